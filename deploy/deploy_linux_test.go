@@ -1,6 +1,7 @@
 package deploy
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -59,6 +60,9 @@ func TestUnprivileged(t *testing.T) {
 	const uid = 65532
 	root := t.TempDir()
 	buildStatic(t, root)
+	if out, err := exec.Command(filepath.Join(root, "lockkeeper"), "version", "-static").CombinedOutput(); err != nil {
+		t.Errorf("it does not call itself static: %v: %s", err, out)
+	}
 	ports, err := freeport.Take(2)
 	if err != nil {
 		t.Fatal(err)
@@ -128,5 +132,23 @@ func TestUnit(t *testing.T) {
 	}
 	if strings.Contains(string(out), "Unknown key") {
 		t.Errorf("%s", out)
+	}
+}
+
+// systemd takes the unit, with the program where it names it.
+func TestUnitVerified(t *testing.T) {
+	tool, err := exec.LookPath("systemd-analyze")
+	if err != nil {
+		t.Skip("needs systemd-analyze (apt-get install systemd)")
+	}
+	unit := read(t, "lockkeeper.service")
+	program := filepath.Join(t.TempDir(), "lockkeeper")
+	file := filepath.Join(t.TempDir(), "lockkeeper.service")
+	if err := errors.Join(os.WriteFile(program, []byte("#!/bin/sh\n"), 0o755),
+		os.WriteFile(file, []byte(strings.ReplaceAll(unit, "/usr/local/bin/lockkeeper", program)), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(tool, "verify", "--man=no", file).CombinedOutput(); err != nil || len(out) > 0 {
+		t.Errorf("%v: %s", err, out)
 	}
 }

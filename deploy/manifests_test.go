@@ -49,15 +49,6 @@ func (t tree) list() (all []tree) {
 	return all
 }
 
-func (t tree) keys() (all []string) {
-	m, _ := t.v.(map[string]any)
-	for k := range m {
-		all = append(all, k)
-	}
-	slices.Sort(all)
-	return all
-}
-
 // names are the values at a path below each element of a list.
 func (t tree) names(path ...any) (all []string) {
 	for _, e := range t.list() {
@@ -128,118 +119,25 @@ func want(t *testing.T, what string, got, want any) {
 	}
 }
 
-// TestKubernetes: what the manifests name is there, and their ports, hosts and probes are those of
-// zoo.cfg.
-func TestKubernetes(t *testing.T) {
-	kinds := map[string]tree{}
-	for _, d := range documents(t, read(t, "kubernetes.yaml")) {
-		kinds[d.at("kind").String()] = d
-	}
-	set, service := kinds["StatefulSet"], kinds["Service"]
-	pod := set.at("spec", "template", "spec")
-	member := pod.at("containers", 0)
-	labels := set.at("spec", "template", "metadata", "labels")
-	for what, selector := range map[string]tree{
-		"StatefulSet": set.at("spec", "selector", "matchLabels"), "Service": service.at("spec", "selector"),
-		"PodDisruptionBudget": kinds["PodDisruptionBudget"].at("spec", "selector", "matchLabels"),
-		"NetworkPolicy":       kinds["NetworkPolicy"].at("spec", "podSelector", "matchLabels"),
-		"the affinity": pod.at("affinity", "podAntiAffinity", "requiredDuringSchedulingIgnoredDuringExecution", 0, "labelSelector",
-			"matchLabels"),
-	} {
-		want(t, "the selector of "+what, selector, labels)
-	}
-	want(t, "serviceName", set.at("spec", "serviceName"), service.at("metadata", "name"))
-	configMap := kinds["ConfigMap"]
-	want(t, "the configMap", pod.at("volumes", 1, "configMap", "name"), configMap.at("metadata", "name"))
-
-	text := configMap.at("data", "zoo.cfg").String()
-	cfg := load(t, text)
-	want(t, "replicas", set.at("spec", "replicas"), len(cfg.Members))
-	quorum := len(cfg.Members)/2 + 1
-	want(t, "maxUnavailable", kinds["PodDisruptionBudget"].at("spec", "maxUnavailable"), len(cfg.Members)-quorum)
-	peerPort := 0
-	for i, m := range cfg.Members {
-		want(t, "host", m.Host, fmt.Sprintf("%v-%d.%v", set.at("metadata", "name"), i, service.at("metadata", "name")))
-		peerPort = m.PeerPort
-	}
-	ports := map[string]string{"client": setting(text, "clientPort"), "peer": fmt.Sprint(peerPort),
-		"http": setting(text, "admin.serverPort"), "metrics": setting(text, "metricsProvider.httpPort")}
-	for _, p := range member.at("ports").list() {
-		want(t, "containerPort "+p.at("name").String(), p.at("containerPort"), ports[p.at("name").String()])
-	}
-	want(t, "the ports of the container", len(member.at("ports").list()), len(ports))
-	for _, p := range service.at("spec", "ports").list() {
-		want(t, "port of the Service "+p.at("name").String(), p.at("port"), ports[p.at("name").String()])
-	}
-	open := kinds["NetworkPolicy"].at("spec", "ingress")
-	want(t, "ports for everybody", open.at(0, "ports").names("port"), []string{ports["client"]})
-	want(t, "ports for members", open.at(1, "ports").names("port"), []string{ports["peer"]})
-	want(t, "members", open.at(1, "from", 0, "podSelector", "matchLabels"), labels)
-	want(t, "ports for Prometheus", open.at(2, "ports").names("port"), []string{ports["metrics"]})
-	want(t, "Prometheus", len(open.at(2, "from").list()), 1)
-	want(t, "the label of Prometheus", open.at(2, "from", 0, "podSelector", "matchLabels").keys(), []string{"app.kubernetes.io/name"})
-	want(t, "the file of the secret", setting(text, "peer.secretFile"),
-		member.at("volumeMounts", 1, "mountPath").String()+"/peer.secret")
-	for probe, path := range map[string]string{"livenessProbe": "/live", "readinessProbe": "/ready", "startupProbe": "/live"} {
-		want(t, probe, member.at(probe, "httpGet", "path"), path)
-		want(t, probe, member.at(probe, "httpGet", "port"), "http")
-	}
-	volumes := append(pod.at("volumes").names("name"), set.at("spec", "volumeClaimTemplates").names("metadata", "name")...)
-	for _, c := range append(pod.at("containers").list(), pod.at("initContainers").list()...) {
-		for _, name := range c.at("volumeMounts").names("name") {
-			if !slices.Contains(volumes, name) {
-				t.Errorf("%s is mounted, and there are %v", name, volumes)
-			}
-		}
-		want(t, "allowPrivilegeEscalation", c.at("securityContext", "allowPrivilegeEscalation"), false)
-	}
-	want(t, "the file", member.at("args", 1), member.at("volumeMounts", 0, "mountPath").String()+"/zoo.cfg")
-}
-
-// TestCompose: likewise, and Prometheus and Grafana find what they read.
+// TestCompose: each member of the zoo.cfg is a service, with a number and ports of its own, and
+// Prometheus and Grafana find what they read. deploy/check runs the containers.
 func TestCompose(t *testing.T) {
 	c := documents(t, read(t, "compose.yaml"))[0]
-	text := c.at("configs", "zoo", "content").String()
+	text := read(t, "compose/zoo.cfg")
 	cfg := load(t, text)
-	services := c.at("services").keys()
-	published := map[string]bool{}
-	for _, name := range services {
-		s := c.at("services", name)
-		for _, source := range s.at("configs").names("source") {
-			if c.at("configs", source).v == nil {
-				t.Errorf("%s: there is no config %s", name, source)
-			}
-		}
-		for _, v := range s.at("volumes").list() {
-			from, _, _ := strings.Cut(v.String(), ":")
-			if strings.HasPrefix(from, ".") {
-				if _, err := os.Stat(from); err != nil {
-					t.Errorf("%s: %v", name, err)
-				}
-			} else if !slices.Contains(c.at("volumes").keys(), from) {
-				t.Errorf("%s: there is no volume %s", name, from)
-			}
-		}
-		for _, p := range s.at("ports").list() {
-			if published[p.String()] || !strings.HasPrefix(p.String(), "127.0.0.1:") {
-				t.Errorf("%s: port %s is taken, or open to others", name, p)
-			}
-			published[p.String()] = true
-		}
-	}
 	var targets []string
 	for i, m := range cfg.Members {
 		s := c.at("services", m.Host)
-		want(t, m.Host+": myid", c.at("configs", s.at("configs", 1, "source").String(), "content"), i+1)
+		want(t, m.Host+": command", s.at("command"), []string{"serve", "-myid", fmt.Sprint(i + 1), "/etc/lockkeeper/zoo.cfg"})
 		want(t, m.Host+": clients", s.at("ports", 0), fmt.Sprintf("127.0.0.1:%d:%s", 2181+i, setting(text, "clientPort")))
 		want(t, m.Host+": console", s.at("ports", 1), fmt.Sprintf("127.0.0.1:%d:%s", 8081+i, setting(text, "admin.serverPort")))
 		targets = append(targets, m.Host+":"+setting(text, "metricsProvider.httpPort"))
 	}
-	p := documents(t, read(t, "prometheus.yml"))[0]
+	p := documents(t, read(t, "compose/prometheus.yml"))[0]
 	want(t, "targets", p.at("scrape_configs", 0, "static_configs", 0, "targets"), targets)
-	source := documents(t, c.at("configs", "datasource", "content").String())[0].at("datasources", 0)
+	source := documents(t, read(t, "compose/grafana/datasources/prometheus.yml"))[0].at("datasources", 0)
 	want(t, "the data source", source.at("url"), "http://prometheus:9090")
-	docs := documents(t, c.at("configs", "dashboards", "content").String())[0].at("providers", 0, "options", "path").String()
+	docs := documents(t, read(t, "compose/grafana/dashboards/lockkeeper.yml"))[0].at("providers", 0, "options", "path").String()
 	for _, service := range []string{"prometheus", "grafana"} {
 		if !slices.Contains(c.at("services", service, "volumes").names(), "../docs:"+docs+":ro") {
 			t.Errorf("%s does not see docs/ at %s", service, docs)
@@ -253,12 +151,11 @@ func TestCompose(t *testing.T) {
 // there, each file that the pattern finds.
 func checkMounts(t *testing.T, compose, prometheus tree, docs string) {
 	t.Helper()
-	if !slices.Contains(compose.at("services", "prometheus", "volumes").names(), "./prometheus.yml:/etc/prometheus/prometheus.yml:ro") {
+	if !slices.Contains(compose.at("services", "prometheus", "volumes").names(), "./compose/prometheus.yml:/etc/prometheus/prometheus.yml:ro") {
 		t.Error("Prometheus does not see prometheus.yml where its image looks for it")
 	}
-	for i, dir := range []string{"datasources", "dashboards"} {
-		target := compose.at("services", "grafana", "configs", i, "target").String()
-		want(t, "what Grafana reads", filepath.Dir(target), "/etc/grafana/provisioning/"+dir)
+	if !slices.Contains(compose.at("services", "grafana", "volumes").names(), "./compose/grafana:/etc/grafana/provisioning:ro") {
+		t.Error("Grafana does not see its provisioning where its image looks for it")
 	}
 	pattern, ok := strings.CutPrefix(prometheus.at("rule_files", 0).String(), docs+"/")
 	rules, err := filepath.Glob("../docs/" + pattern)
@@ -309,31 +206,12 @@ func checkDashboard(t *testing.T, docs string, source tree) {
 	}
 }
 
-// TestDockerfile: the program that it builds is the one that it starts, with the file that the
-// manifests mount, as the user that they name; the ports are those of the manifests.
+// TestDockerfile: the image is built with the Go of the module. deploy/check builds and runs it.
 func TestDockerfile(t *testing.T) {
-	text := read(t, "Dockerfile")
-	for _, line := range []string{"go build -trimpath -buildvcs=false -ldflags='-s -w' -o /lockkeeper ./cmd/lockkeeper",
-		"COPY --from=build /lockkeeper /lockkeeper", "USER 65532:65532", `ENTRYPOINT ["/lockkeeper"]`,
-		`CMD ["serve", "/etc/lockkeeper/zoo.cfg"]`} {
-		want(t, "Dockerfile: "+line, strings.Contains(text, line+"\n"), true)
-	}
 	mod, _, _ := strings.Cut(read(t, "../go.mod"), "\n\nrequire")
 	_, goVersion, _ := strings.Cut(mod, "\ngo ")
 	major, _, _ := strings.Cut(strings.TrimPrefix(goVersion, "1."), ".")
-	want(t, "the Go of the image", strings.Contains(text, "FROM golang:1."+strings.TrimSpace(major)+" AS build"), true)
-	for _, d := range documents(t, read(t, "kubernetes.yaml")) {
-		if d.at("kind").String() != "StatefulSet" {
-			continue
-		}
-		pod := d.at("spec", "template", "spec")
-		want(t, "the user", pod.at("securityContext", "runAsUser"), 65532)
-		_, exposed, _ := strings.Cut(text, "EXPOSE ")
-		exposed, _, _ = strings.Cut(exposed, "\n")
-		for _, port := range pod.at("containers", 0, "ports").names("containerPort") {
-			want(t, "EXPOSE "+port, slices.Contains(strings.Fields(exposed), port), true)
-		}
-	}
+	want(t, "the Go of the image", strings.Contains(read(t, "Dockerfile"), "FROM golang:1."+strings.TrimSpace(major)+" AS build"), true)
 }
 
 // TestPrometheusConfig: Prometheus takes its configuration.
@@ -345,7 +223,7 @@ func TestPrometheusConfig(t *testing.T) {
 		}
 		t.Skip("needs promtool (apt-get install prometheus)")
 	}
-	if out, err := exec.Command(tool, "check", "config", "prometheus.yml").CombinedOutput(); err != nil {
+	if out, err := exec.Command(tool, "check", "config", "compose/prometheus.yml").CombinedOutput(); err != nil {
 		t.Errorf("%v: %s", err, out)
 	}
 }

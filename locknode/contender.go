@@ -17,8 +17,12 @@ type Contender struct {
 	Node string `json:"node"`
 	// Session owns the node.
 	Session int64 `json:"session"`
-	// Created is when the node was made, by the clock of the cluster.
+	// Created is when the node was made, by the clock of the cluster. A holder may have
+	// waited from then on.
 	Created time.Time `json:"created"`
+	// Queued is since when the contender has been in the queue: Created, or earlier for the
+	// next to get a lease of a semaphore, who has a node in its queue beside the lease.
+	Queued time.Time `json:"queued"`
 	// Token is the node's czxid: the fencing token, see Grant.Token.
 	Token int64 `json:"token"`
 	// Kind is what the contender wants: to read, to write, a lease.
@@ -62,7 +66,7 @@ func New(dir, name string, owner int64, created time.Time, czxid int64, data []b
 	info := ParseInfo(data)
 	layout, kind := layoutOf(name)
 	return Contender{
-		Path: dir, Node: name, Session: owner, Created: created, Token: czxid,
+		Path: dir, Node: name, Session: owner, Created: created, Queued: created, Token: czxid,
 		Kind: kind, Layout: layout, Library: Library(name, info != nil), Info: info, Data: data,
 	}
 }
@@ -125,8 +129,9 @@ func Sorted(lock string, all []Contender) *Queues {
 	return q
 }
 
-// Resolve finds out who holds a lock, given its queues in order. It returns holders first, then the
-// others in the order in which it will be their turn. Its time is linear in their number.
+// Resolve finds out who holds a lock, given its queues in order. It returns holders first, then
+// the others in the order in which it will be their turn, each once: a node that only keeps the
+// place of the next to get a lease is left out. Its time is linear in their number.
 func Resolve(q *Queues) []Contender {
 	leases := semaphore(q.CuratorLeases, q.CuratorLocks)
 	leases = append(leases, semaphore(q.KazooLeases, q.KazooLock)...)
@@ -141,30 +146,52 @@ func Plain(c Contender) Contender {
 
 // semaphore judges the leases and the queue of those who wait for one.
 //
-// The first in the queue has made its lease before it knows whether it may have
-// it. It keeps its place in the queue until it does. So a lease is held unless its
-// session is the first of the queue and got there before it made the lease.
+// The first in the queue has made its lease before it knows whether it may have it. It keeps its
+// place in the queue until it does. So a lease is held unless it is the newest of the session that
+// is the first of the queue, and that session got there before it made the lease. Such a lease and
+// the place in the queue are one contender, who waits.
 func semaphore(leases, waiting []Contender) []Contender {
-	for n := range waiting {
-		waiting[n].Kind = KindLease
-	}
+	pending := -1
 	for n := range leases {
 		c := &leases[n]
-		c.Kind = KindLease
-		c.Held = len(waiting) == 0 || waiting[0].Session != c.Session || waiting[0].Token > c.Token
+		c.Kind, c.Held = KindLease, true
+		if isPending(c, waiting) && (pending < 0 || isNewer(c, &leases[pending])) {
+			pending = n
+		}
+	}
+	if pending >= 0 {
+		c, first := leases[pending], waiting[0]
+		c.Held = false
+		c.Queued = first.Created
+		leases = append(slices.Delete(leases, pending, pending+1), c)
+		waiting = waiting[1:]
+	}
+	for n := range waiting {
+		waiting[n].Kind = KindLease
 	}
 	return append(leases, waiting...)
 }
 
-// class is what matters of a contender for others.
-type class struct {
+// isPending reports whether a lease may be that of the first who waits for one.
+func isPending(lease *Contender, waiting []Contender) bool {
+	return len(waiting) > 0 && waiting[0].Session == lease.Session && waiting[0].Token <= lease.Token
+}
+
+// isNewer reports whether a node was made after another one; one command can make several.
+func isNewer(a, b *Contender) bool {
+	return cmp.Or(cmp.Compare(a.Token, b.Token), strings.Compare(a.Node, b.Node)) > 0
+}
+
+// Class is what matters of a contender for others.
+type Class struct {
 	kind      Kind
 	layout    string // see role
 	exclusive bool
 	exhausted bool
 }
 
-func (c *Contender) class() class { return class{c.Kind, c.role(), c.Exclusive(), c.exhausted()} }
+// Class is the contender's class.
+func (c *Contender) Class() Class { return Class{c.Kind, c.role(), c.Exclusive(), c.exhausted()} }
 
 // role is the layout that tells which libraries wait for the contender, and which it waits for. A
 // contender in the queue of a semaphore is called like one of a lock, and stands for a lease.
@@ -192,20 +219,20 @@ func (c *Contender) Exclusive() bool {
 // judge finds out who of a path holds: of the leases of its semaphore, of which it is
 // known, and of the queue of its lock. It returns holders first.
 func judge(leases, queue []Contender) []Contender {
-	tokens := map[class]int64{} // of held leases, the smallest
+	tokens := map[Class]int64{} // of held leases, the smallest
 	for i := range leases {
 		if c := &leases[i]; c.Held {
-			if t, ok := tokens[c.class()]; !ok || c.Token < t {
-				tokens[c.class()] = c.Token
+			if t, ok := tokens[c.Class()]; !ok || c.Token < t {
+				tokens[c.Class()] = c.Token
 			}
 		}
 	}
-	var front []class // of the queue, each once
+	var front []Class // of the queue, each once
 	for i := range queue {
 		c := &queue[i]
 		c.Held, c.MayHold = true, true
-		own := c.class()
-		behind := func(other class, ignores bool) {
+		own := c.Class()
+		behind := func(other Class, ignores bool) {
 			if shares(c, other) {
 				return
 			}
@@ -231,15 +258,19 @@ func judge(leases, queue []Contender) []Contender {
 	return all
 }
 
+// Behind reports whether c has to wait for a contender of a class that is in front of it in the
+// same queue. Readers hold beside readers.
+func (c *Contender) Behind(front Class) bool { return !shares(c, front) }
+
 // shares says whether c holds the lock beside other. Only package recipes reads a note that says
 // that a writer is content with reading by now: other readers wait for the writer's name.
-func shares(c *Contender, other class) bool {
+func shares(c *Contender, other Class) bool {
 	return !c.Exclusive() && (other.kind == KindRead || !other.exclusive && c.Library == LibraryOwn)
 }
 
 // mayShare says whether c may hold the lock beside other, a writer that is content with reading: a
 // reader of package recipes does. It looks like Curator's if its program has set the node's data.
-func mayShare(c *Contender, other class) bool {
+func mayShare(c *Contender, other Class) bool {
 	return c.Layout == LayoutRead && c.Library == LibraryCurator && !other.exclusive
 }
 
@@ -247,7 +278,7 @@ func mayShare(c *Contender, other class) bool {
 // number from the end of the counter. Curator, kazoo and go-zookeeper take a negative number, as
 // ZooKeeper's counter makes them there, for a smaller one than all others. Of two nodes with the
 // last number, as lockkeeper's makes them, either may be taken for the first.
-func mayOvertake(c *Contender, other class) bool {
+func mayOvertake(c *Contender, other Class) bool {
 	return c.Library != LibraryOwn && (signedBase(c.Node) != "" || c.exhausted() && other.exhausted)
 }
 
@@ -285,7 +316,7 @@ func Awaits(layout, other string) bool { return slices.Contains(awaited[layout],
 
 // mayIgnore says whether c may hold the lock although other is in front of it, because
 // its library, as far as the name tells, does not take other for a contender.
-func mayIgnore(c *Contender, other class) bool {
+func mayIgnore(c *Contender, other Class) bool {
 	switch c.Library {
 	case LibraryOwn, LibraryGo:
 		return false
@@ -304,9 +335,9 @@ func mayIgnore(c *Contender, other class) bool {
 
 // strangers notes, for each contender, which others it may ignore.
 func strangers(all []Contender) {
-	var classes []class
+	var classes []Class
 	for i := range all {
-		if k := all[i].class(); !slices.Contains(classes, k) {
+		if k := all[i].Class(); !slices.Contains(classes, k) {
 			classes = append(classes, k)
 		}
 	}

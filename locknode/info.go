@@ -65,6 +65,26 @@ func ParseInfo(data []byte) *Info {
 	return &i
 }
 
+// identifierMost is how long an identifier is at most, in bytes.
+const identifierMost = 80
+
+// Identifier is what a contender of another library calls itself in the data of its node, as
+// kazoo's argument identifier; "" if that is no short text, or an address, which Curator writes
+// there unless its program has something to say.
+func (c *Contender) Identifier() string {
+	text := string(c.Data)
+	if c.Library == LibraryKazoo && strings.HasPrefix(text, "b'") && strings.HasSuffix(text, "'") && len(text) > 2 {
+		text = text[2 : len(text)-1] // as kazoo's Semaphore writes what is bytes already
+	}
+	isControl := func(r rune) bool { return r < ' ' || 0x7f <= r && r < 0xa0 }
+	isAddress := strings.ContainsAny(text, ".:") && strings.Trim(text, "0123456789abcdef.:") == ""
+	if c.Info != nil || text == "" || len(text) > identifierMost || strings.ToValidUTF8(text, "") != text || isAddress ||
+		strings.ContainsFunc(text, isControl) || text[0] == '{' || text[0] == '[' {
+		return ""
+	}
+	return text
+}
+
 // maxWithin bounds how many locks around a contender are considered: another client claims them.
 const maxWithin = 32
 

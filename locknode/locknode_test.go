@@ -207,11 +207,11 @@ func judgeByPairs(leases, q []Contender) []Contender {
 		for m := range all[:n] {
 			other := &all[m]
 			inFront := m >= len(leases) || other.Held && other.Token < c.Token
-			if !inFront || shares(c, other.class()) {
+			if !inFront || shares(c, other.Class()) {
 				continue
 			}
 			c.Held = false
-			c.MayHold = c.MayHold && (mayIgnore(c, other.class()) || mayShare(c, other.class()))
+			c.MayHold = c.MayHold && (mayIgnore(c, other.Class()) || mayShare(c, other.Class()))
 		}
 		c.MayHold = c.MayHold && !c.Held
 	}
@@ -222,7 +222,7 @@ func judgeByPairs(leases, q []Contender) []Contender {
 			if c.Kind == other.Kind && (c.Kind == KindLease || c.Kind == KindRead) {
 				continue
 			}
-			if Family(c.Layout) != Family(other.Layout) && mayIgnore(c, other.class()) &&
+			if Family(c.Layout) != Family(other.Layout) && mayIgnore(c, other.Class()) &&
 				!slices.Contains(c.MayIgnore, other.Layout) {
 				c.MayIgnore = append(c.MayIgnore, other.Layout)
 			}
@@ -355,6 +355,21 @@ func TestNestedNotes(t *testing.T) {
 		began := time.Now()
 		if i := ParseInfo([]byte(tt.note)); (i != nil) != tt.taken || time.Since(began) > time.Second {
 			t.Errorf("%.60s (%d bytes): %v after %v", tt.note, len(tt.note), i, time.Since(began))
+		}
+	}
+}
+
+func TestIdentifier(t *testing.T) {
+	const kazoo, curator = "b7bfcd3227404d3880a0eccd4e5100c1__lock__0000000001", "_c_34c73d33-a364-4285-8dd6-8b05f149fed9-lock-0000000001"
+	for _, tt := range []struct{ node, data, want string }{
+		{kazoo, "worker-7", "worker-7"}, {kazoo, "b'worker-7'", "worker-7"}, {kazoo, "", ""}, {kazoo, "\xff\xfe", ""},
+		{curator, "10.0.0.7", ""}, {curator, "fe80::1", ""}, {curator, "b'x'", "b'x'"}, {curator, `{"a":1}`, ""},
+		{curator, "two\nlines", ""}, {curator, strings.Repeat("x", identifierMost+1), ""},
+		{curator, `{"by":"lockkeeper/recipes","since":"2026-11-21T14:00:00Z","program":"nightly"}`, ""},
+	} {
+		c := New("/l", tt.node, 1, time.Time{}, 1, []byte(tt.data))
+		if got := c.Identifier(); got != tt.want {
+			t.Errorf("%s with %q is %q, want %q", tt.node, tt.data, got, tt.want)
 		}
 	}
 }

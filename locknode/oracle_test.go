@@ -296,9 +296,16 @@ func (d *oddDirectory) judged() map[string][]verdict {
 }
 
 // asked is what package locknode says of the lock to who reads its queues, as package recipes does.
-// It reads the queue of a semaphore's waiters if there is a semaphore.
 func (d *oddDirectory) asked() (list []verdict) {
-	var all []Contender
+	for _, c := range Resolve(Sorted(d.path, d.read())) {
+		list = append(list, c.verdict())
+	}
+	return list
+}
+
+// read returns the contenders of the lock. It reads the queue of a semaphore's waiters if there is
+// a semaphore.
+func (d *oddDirectory) read() (all []Contender) {
 	parts := []string{d.path, d.path + "/" + CuratorLeases}
 	for _, n := range d.nodes {
 		switch {
@@ -314,10 +321,7 @@ func (d *oddDirectory) asked() (list []verdict) {
 			all = append(all, New(dir, name, n.session, time.Time{}, n.czxid, n.data))
 		}
 	}
-	for _, c := range Resolve(Sorted(d.path, all)) {
-		list = append(list, c.verdict())
-	}
-	return list
+	return all
 }
 
 // oracle says the same from how the nodes were meant, and the documented rules of the libraries.
@@ -440,10 +444,12 @@ func (o *oracle) judge(d *oddDirectory) map[string][]verdict {
 			nodes = append(nodes, n)
 		}
 	}
-	held := map[*oddNode]bool{}
+	held, places := map[*oddNode]bool{}, map[*oddNode]bool{}
 	for _, n := range nodes {
 		if n.queue == queueCuratorLeases || n.queue == queueKazooLeases {
-			held[n] = o.hasLease(n, nodes)
+			first, is := isNext(n, nodes)
+			held[n] = !is
+			places[first] = is
 		}
 	}
 	type placed struct {
@@ -453,6 +459,9 @@ func (o *oracle) judge(d *oddDirectory) map[string][]verdict {
 	}
 	var list []placed
 	for _, n := range nodes {
+		if places[n] {
+			continue // its lease stands for it
+		}
 		p := placed{n, o.one(n, nodes, held), 0}
 		if p.Held {
 			p.rank = -2
@@ -470,16 +479,24 @@ func (o *oracle) judge(d *oddDirectory) map[string][]verdict {
 	return all
 }
 
-// hasLease: a lease is held unless its session still is the first to wait for one, since before it
-// made the lease.
-func (o *oracle) hasLease(lease *oddNode, nodes []*oddNode) bool {
-	var first *oddNode
+// isNext: a lease is not held if it is the newest of the session that is the first to wait for one,
+// since before it made the lease. The place of that session in the queue is first.
+func isNext(lease *oddNode, nodes []*oddNode) (first *oddNode, is bool) {
 	for _, n := range nodes {
 		if n.queue == lease.queue+1 && (first == nil || before(n, first) < 0) {
 			first = n
 		}
 	}
-	return first == nil || first.session != lease.session || first.czxid > lease.czxid
+	if first == nil || first.session != lease.session || first.czxid > lease.czxid {
+		return nil, false
+	}
+	for _, n := range nodes {
+		if n.queue == lease.queue && n.session == lease.session &&
+			cmp.Or(cmp.Compare(n.czxid, lease.czxid), strings.Compare(n.path, lease.path)) > 0 {
+			return nil, false
+		}
+	}
+	return first, true
 }
 
 func (o *oracle) one(c *oddNode, nodes []*oddNode, held map[*oddNode]bool) verdict {
@@ -608,4 +625,56 @@ func explain(d *oddDirectory, got, want map[string][]verdict) string {
 		}
 	}
 	return b.String()
+}
+
+// TestExtract: an Extract says of each contender what Resolve says of it among all.
+func TestExtract(t *testing.T) {
+	seed := rand.Uint64()
+	r := rand.New(rand.NewPCG(seed, 0))
+	held, waits := 0, 0
+	for round := range oracleDirectories / 4 {
+		d := newOddDirectory(r)
+		all := d.read()
+		tokens := map[int64]int{}
+		for _, c := range all {
+			tokens[c.Token]++
+		}
+		want := Resolve(Sorted(d.path, slices.Clone(all)))
+		holders := map[string]bool{}
+		for _, c := range want {
+			if c.Held {
+				holders[c.Node] = true
+			}
+		}
+		for _, c := range want {
+			if tokens[c.Token] > 1 {
+				continue // one command has made several
+			}
+			v := extractOf(d.path, all, c.Token).Verdict()
+			if v.Own == nil || v.Own.Node != c.Node || v.Own.Held != c.Held || v.Own.MayHold != c.MayHold || v.Own.Kind != c.Kind ||
+				(v.Holds == nil) != (len(holders) == 0) || v.Holds != nil && !holders[v.Holds.Node] ||
+				(v.Behind == nil) != (c.Held || c.Kind == KindLease) {
+				t.Fatalf("seed %d, round %d, %+v:\n%+v, held by %v\n%s", seed, round, c, v, holders, explain(d, nil, nil))
+			}
+			if c.Held {
+				held++
+			} else {
+				waits++
+			}
+		}
+	}
+	t.Logf("seed %d: %d hold, %d do not", seed, held, waits)
+}
+
+// extractOf adds the queues of semaphores first.
+func extractOf(path string, all []Contender, token int64) *Extract {
+	e := NewExtract(path, token)
+	for _, queues := range []bool{true, false} {
+		for _, c := range all {
+			if is := c.Path == path+"/"+CuratorLocks || c.Path == path+KazooLockSuffix; is == queues {
+				e.Add(c)
+			}
+		}
+	}
+	return e
 }

@@ -37,6 +37,8 @@ func (r *Replica) hello(asked peer.Identity) peer.Hello {
 	_, version := r.Members()
 	h := peer.Hello{State: r.state(), Version: uint64(version), Imported: r.brought,
 		Report: Report{Role: r.Status().Role, ClientAddr: r.cfg.ClientAddr(), PeerAuth: r.cfg.PeerAuth, Details: r.cfg.Details()}}
+	h.Ready, h.NotReady = r.readiness()
+	h.Stop = r.stopState()
 	h.Acked, h.SetBack = r.transport.AckedBy(asked.Disk)
 	if h.State == peer.Blank && slices.Contains(r.cfg.Without, asked.Member) {
 		h.State = peer.Lost // this member begins a cluster without the one that asks

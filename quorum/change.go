@@ -17,8 +17,9 @@ import (
 	"lockkeeper/znode"
 )
 
-// A change of the members goes like this. The command that requests it, once applied, is the
-// state's Change: the members as they are to be. From then on the leader, whichever member that is,
+// A change of the members goes like this. The command that requests it (a client's reconfig, or the
+// leader's for the configuration files: filemembers.go), once applied, is the state's Change: the
+// members as they are to be. From then on the leader, whichever member that is,
 // makes raft count those members, one step at a time:
 //
 //  1. Each new member becomes a nonvoter, which alters no majority, and gets the log, or a
@@ -54,6 +55,7 @@ type changer struct {
 	possible  bool      // a step has been possible
 	stuck     time.Time // since when no step is possible; zero while one is
 	transfers int       // how often the leadership could not be transferred
+	look      time.Time // when to look at the configuration files again (adoptFile)
 }
 
 // changeLoop follows who the members are, and while this member leads makes raft count them.
@@ -63,14 +65,28 @@ func (r *Replica) changeLoop(ctx context.Context) {
 	told := toldMembers{addr: r.cfg.member(r.cfg.ID).Addr}
 	for ctx.Err() == nil {
 		wait := r.followMembers(&told)
-		if r.driveChange(ctx, &ch) || wait {
+		pause := r.driveChange(ctx, &ch)
+		if pause == changePause || wait {
 			sleep(ctx, changePause)
 			continue
 		}
-		select {
-		case <-ctx.Done():
-		case <-r.changed:
-		}
+		r.awaitMembers(ctx, pause)
+	}
+}
+
+// awaitMembers waits until the members may differ, for pause at the most; 0: for as long as it
+// takes.
+func (r *Replica) awaitMembers(ctx context.Context, pause time.Duration) {
+	var late <-chan time.Time
+	if pause > 0 {
+		t := time.NewTimer(pause)
+		defer t.Stop()
+		late = t.C
+	}
+	select {
+	case <-ctx.Done():
+	case <-r.changed:
+	case <-late:
 	}
 }
 
@@ -142,26 +158,26 @@ func (r *Replica) moveTo(told *toldMembers, addr string) {
 }
 
 // driveChange takes at most one step, if this member leads and what raft counts is not what is
-// wanted. It reports whether to look again soon.
-func (r *Replica) driveChange(ctx context.Context, ch *changer) (again bool) {
+// wanted. It returns when to look again; 0: when the members may differ.
+func (r *Replica) driveChange(ctx context.Context, ch *changer) (pause time.Duration) {
 	term, leads := r.settledTerm()
 	if !leads {
 		*ch = changer{}
-		return false
+		return 0
 	}
 	r.mu.RLock()
 	wanted, _ := r.store.Members()
 	change := r.store.Change()
 	r.mu.RUnlock()
 	if wanted == nil || r.cfg.alone() {
-		return false
+		return 0
 	}
 	if ch.term != term || ch.change != change {
-		led := ch.led
+		led, look := ch.led, ch.look
 		if ch.term != term {
-			led = time.Now()
+			led, look = time.Now(), time.Time{}
 		}
-		*ch = changer{term: term, led: led, change: change, begun: time.Now()}
+		*ch = changer{term: term, led: led, look: look, change: change, begun: time.Now()}
 	}
 	if change != nil {
 		wanted = change.Members
@@ -171,26 +187,27 @@ func (r *Replica) driveChange(ctx context.Context, ch *changer) (again bool) {
 		p.problem = p.whoIsMissing()
 	}
 	if !p.possible() {
-		return r.cannotChange(ctx, ch, p)
+		r.cannotChange(ctx, ch, p)
+		return changePause
 	}
 	ch.possible, ch.stuck = true, time.Time{}
 	step := p.next()
 	ends := change != nil && (step.kind == stepNone || step.kind == stepRemove)
 	switch {
 	case r.stepWaits(ch, p, step, ends):
-		return true
+		return changePause
 	case ends:
 		r.endChange(ctx, change, wire.CodeOK, "")
-		return true
+		return changePause
 	case step.kind == stepNone:
-		return false
+		return r.adoptFile(ctx, ch)
 	case step.kind == stepDemote && step.id == r.self && ch.transfers < 3:
 		ch.transfers++
 		r.transferToRemaining(p)
-		return true
+		return changePause
 	}
 	r.take(ctx, step)
-	return true
+	return changePause
 }
 
 // stepWaits reports whether it is too early for a step, or for the end of the change.
@@ -214,7 +231,7 @@ func (r *Replica) stepWaits(ch *changer, p *plan, s step, ends bool) bool {
 
 // cannotChange ends a change for which there is no majority, at once if there has been none since
 // it was requested.
-func (r *Replica) cannotChange(ctx context.Context, ch *changer, p *plan) (again bool) {
+func (r *Replica) cannotChange(ctx context.Context, ch *changer, p *plan) {
 	if ch.stuck.IsZero() {
 		ch.stuck = time.Now()
 	}
@@ -223,13 +240,13 @@ func (r *Replica) cannotChange(ctx context.Context, ch *changer, p *plan) (again
 			r.log.Warn("raft cannot be made to count the members of /zookeeper/config now", "why", p.missing())
 			ch.stuck = time.Now()
 		}
-		return true
+		return
 	}
 	if (ch.possible || p.begun) && time.Since(ch.stuck) < stuckLimit {
-		return true
+		return
 	}
+	ch.look = time.Now().Add(stuckLimit)
 	r.endChange(ctx, ch.change, wire.CodeNewConfigNoQuorum, p.missing())
-	return true
 }
 
 // endChange commits the result of a change. It may get lost with the leadership; then the next
@@ -352,6 +369,7 @@ type plan struct {
 	target  serverSet                  // voters as wanted
 	alive   serverSet
 	queried bool // the members were; otherwise alive has this one only
+	answers map[MemberID]peer.Hello
 	begun   bool // raft does not count the members of /zookeeper/config any more
 	// replacedBy has the disk that replaces a server, whose member has come back with that.
 	replacedBy map[raft.ServerID]raft.ServerID
@@ -414,7 +432,8 @@ func (r *Replica) plan(ctx context.Context, ch *changer, wanted []znode.Member) 
 	}
 	delete(query, r.cfg.ID)
 	p.queried = true
-	p.choose(r, ch, r.helloAll(ctx, slices.Sorted(maps.Keys(query))))
+	p.answers = r.helloAll(ctx, slices.Sorted(maps.Keys(query)))
+	p.choose(r, ch, p.answers)
 	late := time.Since(ch.begun) > catchUpLimit
 	for id := range p.target {
 		if late && !p.voters[id] && !r.caughtUp(id, r.raft.CommitIndex()) {
@@ -609,6 +628,12 @@ func (p *plan) best(now serverSet) (s step, margin int) {
 		}
 	}
 	return s, margin
+}
+
+// votes reports whether a member has answered with a disk that has a vote now.
+func (p *plan) votes(id MemberID) bool {
+	h, answered := p.answers[id]
+	return answered && p.voters[peer.ServerID(id, h.Disk)]
 }
 
 func sortedIDs(set serverSet) []raft.ServerID { return slices.Sorted(maps.Keys(set)) }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/hashicorp/raft"
+
 	"lockkeeper/quorum/peer"
 	"lockkeeper/znode"
 )
@@ -28,10 +30,15 @@ func (r *Replica) controlLoop(ctx context.Context) {
 			return
 		case <-r.events:
 		case leads := <-r.notify:
-			if leads {
-				r.beginLeadership(ctx)
-			} else {
+			switch {
+			case !leads:
 				r.endLeadership()
+			case !r.growing.Load():
+				r.beginLeadership(ctx)
+			}
+		case <-r.grown:
+			if _, leads := r.leadingTerm(); !leads && r.raft.State() == raft.Leader {
+				r.beginLeadership(ctx)
 			}
 		case <-r.doubt:
 			r.resolveDoubt(ctx)
@@ -74,6 +81,15 @@ func (r *Replica) beginLeadership(ctx context.Context) {
 	endWith(barrier, r.batcher.down)
 	if err := barrier.Error(); err != nil {
 		return // leadership is lost already; notify will say so
+	}
+	if f, ok := barrier.(raft.IndexFuture); ok {
+		r.transport.Settled(f.Index(), term)
+	}
+	if !r.cfg.alone() && r.stoodAlone() {
+		if err := r.grow(); err != nil {
+			r.log.Error("this member cannot begin a cluster with its data", "err", err)
+			return
+		}
 	}
 	r.log.Info("leading", "term", term, "voters", r.maj().Voters())
 	r.mu.Lock()

@@ -14,6 +14,8 @@
 //	lease.go        the lease stream, and leases of this member's sessions
 //	conflict.go     a snapshot from the leader that contradicts the log
 //	claims.go       the claims stream: does a session exist that this member does not know?
+//	catchup.go      has this member applied what leaders have sent it?
+//	stop.go         the stop stream: may a member stop now?
 //	transfer.go     a leader makes another voter the leader
 //	succession.go   a voter replaces a leader whose process has ended
 //	birth.go        the first start; query.go: what members without a leader ask each other
@@ -58,6 +60,8 @@
 //	snapshotLoop  Replica    the log to have grown enough       Close
 //	changeLoop    Replica    the members to have changed        Close
 //	queryLoop     Replica    a cluster to belong to             Close
+//	catchUpLoop   Replica    the commit index of a leader to    Close
+//	                         be applied
 //	route         control    a connection to the leader, its    when the leader changes, Close
 //	                         end; unsent commands left to it
 //	succeed       Replica    its turn to replace a leader whose within 0.5 s,

@@ -185,6 +185,9 @@ func (f fsm) Restore(rc io.ReadCloser) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.useStore(store)
+	if end := f.reads.end.Load(); end != nil {
+		f.appliedIndex = end.index
+	}
 	f.clock.set(store.ClockMs())
 	f.imported = false
 	f.replayedIndex.Store(0)

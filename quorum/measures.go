@@ -33,6 +33,10 @@ type Measures struct {
 	Commits         atomic.Int64        // commands committed
 	SnapshotsSent   atomic.Int64        // to members whose next entry was no longer in the log
 	PipelinesOpened atomic.Int64        // times that a member began to be sent entries of the log
+	// SnapshotsNotDelivered counts those of SnapshotsSent that the member did not take.
+	SnapshotsNotDelivered atomic.Int64
+
+	SnapshotsNotTaken atomic.Int64 // that a leader has sent this member
 
 	// These compare the wall clocks of the leader and of this member. What is negative is left out.
 	Proposal    histogram.Histogram // of a follower: until an entry was here
@@ -51,7 +55,8 @@ func (m *Measures) Reset() {
 		h.Reset()
 	}
 	for _, n := range []*atomic.Int64{&m.SlowFsyncs, &m.NoSnapshots, &m.Looking, &m.HandOvers, &m.DisksReplaced,
-		&m.LastEntryBytes, &m.Proposals, &m.Commits, &m.SnapshotsSent, &m.PipelinesOpened} {
+		&m.LastEntryBytes, &m.Proposals, &m.Commits, &m.SnapshotsSent, &m.PipelinesOpened, &m.SnapshotsNotDelivered,
+		&m.SnapshotsNotTaken} {
 		n.Store(0)
 	}
 }

@@ -49,16 +49,20 @@ const (
 // setBackCheck is how often a member with a leader asks the others whether its disk was set back.
 const setBackCheck = 10 * time.Second
 
-// queryLoop queries the other members as long as this one is in no cluster, and when it has known
-// no leader for some time.
+// queryLoop queries the other members as long as this one is in no cluster, or stood alone and may
+// not begin one, and when it has known no leader for some time.
 func (r *Replica) queryLoop(ctx context.Context) {
 	defer r.wg.Done()
 	pause := queryPauseMin
 	began := time.Now()
 	var checked time.Time
 	for ctx.Err() == nil {
-		if r.state() != peer.Used {
-			r.tryBirth(ctx, began)
+		if birth := r.state() != peer.Used; birth || r.growing.Load() {
+			if birth {
+				r.tryBirth(ctx, began)
+			} else {
+				r.tryGrow(ctx, began)
+			}
 			sleep(ctx, pause)
 			pause = min(2*pause, queryPauseMax)
 			continue
@@ -83,11 +87,16 @@ func (r *Replica) seekCluster(ctx context.Context) {
 		}
 	}
 	answers := r.helloAll(ctx, peers)
-	if r.wasSetBack(answers) || r.Leader() != NoMember {
+	if r.wasSetBack(answers) {
+		return
+	}
+	r.yieldToLines(answers)
+	if r.Leader() != NoMember {
 		return
 	}
 	_, version := r.Members()
 	r.warnLostMajority(answers)
+	r.warnLeaderless(peers, answers)
 	for _, h := range answers {
 		switch {
 		case h.Cluster != r.roster.Cluster():
@@ -135,6 +144,27 @@ func (r *Replica) warnLostMajority(answers map[MemberID]peer.Hello) {
 			"of the disks back, or begin a new cluster with what is left (lockkeeper help recover)", "lost", strings.Join(lost, ","),
 			"voters", voters)
 	}
+}
+
+// leaderlessWarning is for how long a member knows no leader before it says so.
+const leaderlessWarning = 5 * time.Second
+
+// warnLeaderless says that this member knows no leader, and which members it reaches.
+func (r *Replica) warnLeaderless(peers []MemberID, answers map[MemberID]peer.Hello) {
+	since := r.leaderlessFor()
+	if since < leaderlessWarning {
+		return
+	}
+	var reached, silent []string
+	for _, id := range peers {
+		if _, ok := answers[id]; ok {
+			reached = append(reached, fmt.Sprint(id))
+		} else {
+			silent = append(silent, fmt.Sprint(id))
+		}
+	}
+	r.trouble.Warn("leaderless", "this member knows no leader and serves nobody: a majority of the voters has to reach each other",
+		"for", since.Round(time.Second), "reached", strings.Join(reached, ","), "notReached", strings.Join(silent, ","), "voters", r.maj().Voters())
 }
 
 // leaderlessFor is for how long this member has known no leader; 0 if it knows one.

@@ -27,7 +27,9 @@ type Survivor struct {
 	CommitIndex uint64
 	// Voters are the numbers of those in the newest configuration in the log.
 	Voters []MemberID
-	State  *znode.Store
+	// Servers are those of that configuration.
+	Servers []raft.Server
+	State   *znode.Store
 }
 
 // Survey reads the disk of a member that does not run. Entries at the end of the log may not be
@@ -77,6 +79,7 @@ func Survey(s Stores) (*Survivor, error) {
 		}
 	}
 	v.LastIndex, v.CommitIndex = max(v.LastIndex, last), max(v.CommitIndex, s.Log.CommitIndex())
+	v.Servers = servers
 	for _, srv := range servers {
 		if srv.Suffrage == raft.Voter {
 			v.Voters = append(v.Voters, peer.IDOf(srv.ID))

@@ -56,19 +56,25 @@ type Replica struct {
 	lease     leaderStream
 	claims    leaderStream
 	clock     clusterClock
+	catchUp   catchUp
+	stops     stops
 	measures  Measures
 	trouble   *loglimit.Limiter // warnings about what is slow
 	roster    *peer.Roster
 	self      raft.ServerID
 	newcomers newcomers
-	brought   peer.Imported  // what a blank disk has imported; zero: nothing
-	futures   sync.WaitGroup // of changes of what raft counts; they end with raft
+	// fileMembers are those of the configuration file; none for a member alone.
+	fileMembers []znode.Member
+	brought     peer.Imported  // what a blank disk has imported; zero: nothing
+	futures     sync.WaitGroup // of changes of what raft counts; they end with raft
 
 	notify       chan bool             // from raft: whether this member leads
 	events       chan raft.Observation // from raft: the leader may have changed
 	doubt        chan struct{}         // capacity 1: an entry was not, or perhaps not, committed
 	full         chan struct{}         // capacity 1: the log has grown enough for a snapshot
 	changed      chan struct{}         // capacity 1: the members may have changed
+	growing      atomic.Bool           // this member stood alone, and may not begin its cluster yet
+	grown        chan struct{}         // capacity 1: it may
 	joining      chan struct{}         // capacity 1: full while join runs
 	transferring atomic.Bool           // the leadership is being transferred
 	stop         context.CancelFunc
@@ -122,11 +128,14 @@ func Open(cfg Config) (_ *Replica, err error) {
 		doubt:      make(chan struct{}, 1),
 		full:       make(chan struct{}, 1),
 		changed:    make(chan struct{}, 1),
+		grown:      make(chan struct{}, 1),
 		compaction: newCompaction(&cfg),
 		joining:    make(chan struct{}, 1),
+		catchUp:    catchUp{joined: make(chan struct{})},
 		trouble:    loglimit.New(cfg.Logger),
 		lease:      leaderStream{kind: peer.StreamLease, maxFrame: maxLeaseFrame},
 		claims:     leaderStream{kind: peer.StreamClaims, maxFrame: maxClaimsFrame},
+		stops:      newStops(),
 	}
 	if files := cfg.Stores.Files; files != nil {
 		lines := loglimit.New(cfg.Logger)
@@ -135,6 +144,9 @@ func Open(cfg Config) (_ *Replica, err error) {
 		})
 	}
 	r.roster = peer.NewRoster(cfg.Members, cfg.Flags&znode.Reconfig != 0, local{r})
+	if r.fileMembers, _, err = znode.ParseConfigText(cfg.ConfigText); err != nil && cfg.ConfigText != "" {
+		return nil, fmt.Errorf("quorum: configuration: %w", err)
+	}
 	r.setLeader(NoMember)
 	if err := r.openState(); err != nil {
 		return nil, err
@@ -154,7 +166,7 @@ func Open(cfg Config) (_ *Replica, err error) {
 		r.port.Start(peer.Handlers{Join: r.join, Hello: r.hello,
 			Streams: map[peer.StreamKind]func(MemberID, *peer.Stream) error{
 				peer.StreamForward: r.serveForward, peer.StreamLease: r.serveLease, peer.StreamClaims: r.serveClaims,
-				peer.StreamTransfer: r.serveTransfer}})
+				peer.StreamTransfer: r.serveTransfer, peer.StreamStop: r.serveStop}})
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	r.stop = cancel
@@ -162,11 +174,12 @@ func Open(cfg Config) (_ *Replica, err error) {
 		_, ok := o.Data.(raft.LeaderObservation)
 		return ok
 	}))
-	r.wg.Add(4)
+	r.wg.Add(5)
 	go r.controlLoop(ctx)
 	go r.snapshotLoop(ctx)
 	go r.changeLoop(ctx)
 	go r.diskLoop(ctx)
+	go r.catchUpLoop(ctx)
 	if r.cfg.alone() {
 		r.transport.Stand(ctx) // nobody to wait for
 	} else {
@@ -179,6 +192,11 @@ func Open(cfg Config) (_ *Replica, err error) {
 // openState finds out whose the stores are, and reads the state that is known to be committed.
 func (r *Replica) openState() error {
 	s := &r.cfg.Stores
+	if !r.cfg.alone() {
+		if err := s.renumber(r.cfg.ID); err != nil {
+			return err
+		}
+	}
 	disk, err := s.claim(r.cfg.ID)
 	if err := errors.Join(err, s.checkImport(), s.checkRetired()); err != nil {
 		return err
@@ -346,18 +364,22 @@ func aloneConfiguration(self raft.ServerID) raft.Configuration {
 }
 
 // checkMembers compares the stored members with the configuration. The stored ones count; but a
-// member alone must have been alone, and one of a cluster in it: to go from one to the other would
-// lose the data of some of them.
+// member alone must have been alone: the others of its cluster may have what it does not. One that
+// stood alone may become the first one of a cluster (growth.go).
 func (r *Replica) checkMembers() error {
 	servers := r.servers()
 	if len(servers) > 0 {
 		wasAlone := servers[0].Address == peer.AloneAddr
 		switch {
 		case r.cfg.alone() && !wasAlone:
-			return fmt.Errorf("quorum: %s is the log of a member of a cluster (%d members), and this member is to stand alone: its server lines are missing", r.cfg.Stores.LogName, len(servers))
-		case !r.cfg.alone() && wasAlone:
-			return fmt.Errorf("quorum: %s is the log of a member that stood alone, and this one is to be a member of a cluster: the others would not have its data", r.cfg.Stores.LogName)
+			return fmt.Errorf("quorum: %s is the log of a member of a cluster (%d members), and this member is to stand alone: "+
+				"its server lines are missing. If the other members are lost, or to be given up, 'lockkeeper recover' makes it one that "+
+				"stands alone, and says what may be missing then", r.cfg.Stores.LogName, len(servers))
+		case !r.cfg.alone() && wasAlone && servers[0].ID != r.self && peer.DiskOf(servers[0].ID) == peer.DiskOf(r.self):
+			return fmt.Errorf("quorum: %s is the log of member %d, and this is member %d: compare myid and the server lines",
+				r.cfg.Stores.LogName, peer.IDOf(servers[0].ID), r.cfg.ID)
 		}
+		r.growing.Store(!r.cfg.alone() && r.stoodAlone())
 	}
 	cluster, err := r.cfg.Stores.cluster()
 	if of := r.store.Cluster(); err == nil && of != 0 && cluster != 0 && of != cluster && !mutant.On(mutant.ClustersMix) {
@@ -368,6 +390,9 @@ func (r *Replica) checkMembers() error {
 		// The member has written the first configuration, and ended before it saved the cluster.
 		cluster = peer.BirthOf(servers)
 		err = r.cfg.Stores.setCluster(cluster)
+	}
+	if err == nil && len(servers) > 0 {
+		err = r.cfg.Stores.recordStanding(servers)
 	}
 	r.roster.SetCluster(cluster)
 	return err
@@ -490,6 +515,9 @@ func (r *Replica) applied(l *raft.Log, entry *znode.Entry, start time.Time) {
 	}
 }
 
+// Term is the term that this member is in.
+func (r *Replica) Term() uint64 { return r.raft.CurrentTerm() }
+
 // ID is the number of this member.
 func (r *Replica) ID() MemberID { return r.cfg.ID }
 
@@ -571,6 +599,18 @@ func (r *Replica) LeaderKnown() (since time.Time, ok bool) {
 	r.stateMu.Lock()
 	defer r.stateMu.Unlock()
 	return r.leaderFrom, r.leader != NoMember
+}
+
+// LeaderSilence is for how long this member has heard nothing of the leader that it follows; false
+// if it leads, or knows no leader.
+func (r *Replica) LeaderSilence() (time.Duration, bool) {
+	r.stateMu.Lock()
+	leader := r.leader
+	r.stateMu.Unlock()
+	if leader == NoMember || leader == r.cfg.ID {
+		return 0, false
+	}
+	return max(0, time.Since(r.raft.LastContact())), true
 }
 
 // Close stops the member and waits for everything it started. A leader first tries to transfer its

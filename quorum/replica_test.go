@@ -698,3 +698,39 @@ func TestLeaderHeldByItsDiskCanBeClosed(t *testing.T) {
 		c.leader()
 	})
 }
+
+// A member that reaches no majority says that it knows no leader, whom it does not reach and where,
+// at once and then once a minute; and says that they are reached again.
+func TestMemberWithoutMajoritySaysWhy(t *testing.T) {
+	out := &logged{}
+	logTo := func(cfg *Config) {
+		cfg.Logger = slog.New(slog.NewTextHandler(out, nil)).With("member", cfg.ID)
+	}
+	inCluster(t, 3, logTo, func(t *testing.T, c *cluster) {
+		l := c.leader()
+		f, g := (l+1)%3, (l+2)%3
+		c.awaitReady(0, 1, 2)
+		time.Sleep(time.Second)
+		c.stop(f)
+		c.stop(g)
+		time.Sleep(150 * time.Second)
+		for _, i := range []int{f, g} {
+			line := fmt.Sprintf(`msg="a member cannot be reached" member=%d other=%d address=%s:2888`, l+1, i+1, hostName(i))
+			if n := out.lines(line); n != 3 {
+				t.Errorf("%d lines %s in 150 s, want 3", n, line)
+			}
+		}
+		if n := out.lines(fmt.Sprintf(`serves nobody: a majority of the voters has to reach each other" member=%d`, l+1)); n != 3 {
+			t.Errorf("%d lines that there is no leader in 150 s, want 3", n)
+		}
+		c.start(f)
+		c.awaitReady(l, f)
+		time.Sleep(10 * time.Second)
+		if n := out.lines(fmt.Sprintf(`msg="a member is reached again" member=%d other=%d`, l+1, f+1)); n != 1 {
+			t.Errorf("%d lines that member %d is reached again, want 1", n, f+1)
+		}
+		if n := out.lines(fmt.Sprintf(`msg="serving: this member has caught up with the leader" member=%d`, f+1)); n != 2 {
+			t.Errorf("%d lines that member %d serves, want one for each start", n, f+1)
+		}
+	})
+}

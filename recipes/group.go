@@ -242,7 +242,7 @@ func (g *Group) look(ctx context.Context, l *lease, known map[string]view) ([]Me
 	var wg sync.WaitGroup
 	room := make(chan struct{}, membersAtOnce)
 	for _, id := range list.names {
-		if v, ok := known[id]; ok && v.watch.stands(news) {
+		if v, ok := known[id]; ok && (v.watch.stands(news) || mutant.On(mutant.MemberStays)) {
 			mu.Lock()
 			views[id] = v
 			mu.Unlock()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"lockkeeper/internal/mutant"
 	"lockkeeper/locknode"
 )
 
@@ -41,7 +42,11 @@ func guard(ctx context.Context, grants []*Grant, ops []any) ([]zk.MultiResponse,
 		if err != nil {
 			return nil, fmt.Errorf("recipes: guard %s: %w", g.path, err)
 		}
-		all = append(all, &zk.CheckVersionRequest{Path: g.node, Version: -1})
+		node := g.node
+		if mutant.On(mutant.GuardUnchecked) {
+			node = g.p.dir
+		}
+		all = append(all, &zk.CheckVersionRequest{Path: node, Version: -1})
 	}
 	s := grants[0].p.s
 	type answer struct {
@@ -152,7 +157,8 @@ func (g *Grant) examineQueue() (verdict, err error) {
 		switch {
 		case err != nil && !errors.Is(err, zk.ErrNoNode):
 			return nil, err
-		case err == nil && ephemeral(stat.EphemeralOwner) && !(reads && downgraded(data)):
+		case err == nil && ephemeral(stat.EphemeralOwner) && !twinBehind(front, own, stat.Czxid, g.token) &&
+			!(reads && downgraded(data)):
 			return ErrOvertaken, nil
 		}
 		passed[front] = true

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"lockkeeper/internal/mutant"
 )
 
 // ErrNotHeld: Unlock was called on a handle more often than Lock.
@@ -101,6 +103,9 @@ func (h *Handle) Unlock(ctx context.Context) error {
 		return fmt.Errorf("recipes: unlock %s: %w", h.path, ErrNotHeld)
 	}
 	if h.holds--; h.holds > 0 {
+		if mutant.On(mutant.UnlockedEarly) {
+			h.grant.giveUp()
+		}
 		return nil
 	}
 	g := h.grant

@@ -73,7 +73,9 @@ func (i inspector) path(path string) ([]Contender, error) {
 		return nil, err
 	}
 	if len(names) == 0 {
-		return i.simple(path)
+		if one, err := i.simple(path); err != nil || len(one) > 0 {
+			return one, err
+		}
 	}
 	all, err := i.queue(path, names)
 	if err != nil {
@@ -83,7 +85,8 @@ func (i inspector) path(path string) ([]Contender, error) {
 	if slices.Contains(names, locknode.CuratorLeases) {
 		parts = append(parts, path+"/"+locknode.CuratorLeases, path+"/"+locknode.CuratorLocks)
 	}
-	if slices.ContainsFunc(names, locknode.IsKazooLease) {
+	if path != "/" {
+		// somebody waits there also when no lease is out
 		parts = append(parts, path+locknode.KazooLockSuffix)
 	}
 	for _, part := range parts {

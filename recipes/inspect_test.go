@@ -105,13 +105,16 @@ var foreignQueues = []struct {
 		"1 /q/leases/" + curatorID + "lease-0000000001", "2 /q/leases/" + curatorID + "lease-0000000002",
 		"3 /q/locks/" + curatorID + "lock-0000000003", "4 /q/locks/" + curatorID + "lock-0000000004",
 		"3 /q/leases/" + curatorID + "lease-0000000003",
-	}, []string{"*lease curator 1", "*lease curator 2", "lease curator 3", "lease curator 3", "lease curator 4"}},
+	}, []string{"*lease curator 1", "*lease curator 2", "lease curator 3", "lease curator 4"}},
 	{"Curator's semaphore, one has a lease and wants another", []string{
 		"1 /q/leases/" + curatorID + "lease-0000000001", "1 /q/locks/" + curatorID + "lock-0000000003",
 	}, []string{"*lease curator 1", "lease curator 1"}},
 	{"kazoo's semaphore", []string{
 		"2 /q/" + kazooID + "2", "1 /q/" + kazooID + "1", "3 /q-__lock__/" + kazooID + "3__lock__0000000007",
 	}, []string{"*lease kazoo 2", "*lease kazoo 1", "lease kazoo 3"}},
+	{"kazoo's semaphore, nobody has a lease yet", []string{
+		"0 /q", "3 /q-__lock__/" + kazooID + "3__lock__0000000007", "4 /q-__lock__/" + kazooID + "4__lock__0000000008",
+	}, []string{"lease kazoo 3", "lease kazoo 4"}},
 	{"Curator's semaphore and kazoo's", []string{
 		"1 /q/leases/" + curatorID + "lease-0000000001", "2 /q/" + kazooID + "2", "3 /q/locks/" + curatorID + "lock-0000000003",
 		"4 /q-__lock__/" + kazooID + "4__lock__0000000004",
@@ -206,7 +209,7 @@ func TestContenders(t *testing.T) {
 		m := NewSemaphore(other, "/s", SemaphoreOptions{Leases: 1})
 		g = must(t, m.Lock)
 		next = later(t, NewSemaphore(s, "/s", SemaphoreOptions{Leases: 1}).Lock)
-		wantContenders(t, s, "/s", "*lease lockkeeper 2", "lease lockkeeper 1", "lease lockkeeper 1")
+		wantContenders(t, s, "/s", "*lease lockkeeper 2", "lease lockkeeper 1")
 		mustUnlock(t, g)
 		mustUnlock(t, <-next)
 

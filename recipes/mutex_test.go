@@ -461,3 +461,39 @@ func TestDisconnectedLockMakesNothing(t *testing.T) {
 		}
 	})
 }
+
+// TestSameNumber: of two nodes with one number, which only somebody by hand makes, the older one is
+// in front.
+func TestSameNumber(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newFakeCluster()
+		s, _ := newTestSession(c)
+		defer s.Close()
+		byHand := func(name string) {
+			c.with(func() {
+				if _, err := c.createLocked("/a/"+name, nil, zk.FlagEphemeral, 77); err != nil {
+					t.Fatal(err)
+				}
+			})
+		}
+		m := NewMutex(s, "/a", MutexOptions{})
+		first := mustLock(t, m)
+		byHand("old-lock-0000000002")
+		next := later(t, m.Lock) // has the number 2, too
+		byHand("young-lock-0000000002")
+		mustUnlock(t, first)
+		wantWaiting(t, next)
+		if err := c.delete("/a/old-lock-0000000002"); err != nil {
+			t.Fatal(err)
+		}
+		g := <-next
+		if err := g.Valid(t.Context()); err != nil {
+			t.Error(err)
+		}
+		_, err := m.TryLock(t.Context())
+		if !errors.Is(err, ErrLocked) {
+			t.Errorf("TryLock = %v", err)
+		}
+		mustUnlock(t, g)
+	})
+}

@@ -54,12 +54,13 @@ func protect(name string) string {
 }
 
 // predecessor finds, among the children of a lock's path, the node that comes
-// next before own: the one with the largest sequence number below own's. It is
+// next before own: the one with the largest sequence number up to own's. It is
 // "" when own is the first. found tells whether own itself is there.
 //
 // Every child with a sequence number counts, of any library, unless skip says
 // that it need not be waited for: to wait for a node that means nothing to us is
-// safe, to overlook a holder is not. A nil skip skips none.
+// safe, to overlook a holder is not. A nil skip skips none. A node with own's number,
+// which only somebody by hand makes, is in front if its czxid is smaller: see twinBehind.
 func predecessor(children []string, own string, skip func(name string) bool) (name string, found bool) {
 	ownSeq, _ := locknode.Sequence(own)
 	best := int64(-1)
@@ -68,11 +69,19 @@ func predecessor(children []string, own string, skip func(name string) bool) (na
 			found = true
 			continue
 		}
-		if n, ok := locknode.Sequence(c); ok && n < ownSeq && n > best && (skip == nil || !skip(c)) {
+		if n, ok := locknode.Sequence(c); ok && n <= ownSeq && n > best && (skip == nil || !skip(c)) {
 			best, name = n, c
 		}
 	}
 	return name, found
+}
+
+// twinBehind says whether a node that predecessor has returned was made after own, which has the
+// same number then: so it is behind own, as locknode.Order has it.
+func twinBehind(name, own string, czxid, token int64) bool {
+	n, _ := locknode.Sequence(name)
+	ownSeq, _ := locknode.Sequence(own)
+	return n == ownSeq && czxid > token
 }
 
 // split returns a node's parent and its name.

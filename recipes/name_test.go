@@ -61,6 +61,7 @@ func TestPredecessor(t *testing.T) {
 		{"only behind", []string{"a-lock-0000000011", own}, "", true},
 		{"kazoo in front", []string{own, "00__lock__0000000002"}, "00__lock__0000000002", true},
 		{"a kazoo reader in front", []string{own, "00__rlock__0000000002"}, "00__rlock__0000000002", true},
+		{"of the same number", []string{"b-lock-0000000009", own, "a-lock-0000000010"}, "a-lock-0000000010", true},
 		{"not contenders", []string{own, "config", "0"}, "", true},
 	} {
 		if name, found := predecessor(tt.children, own, nil); name != tt.want || found != tt.found {

@@ -58,8 +58,8 @@ type place struct {
 	wants bool            // counted in lease.waiting
 
 	// passed are nodes that need not be waited for: those that belong to no session,
-	// writers in front of a reader whose owners only read by now, and leases that
-	// came later.
+	// writers in front of a reader whose owners only read by now, leases and nodes with
+	// our number that came later.
 	passed map[string]bool
 
 	// what the place is waiting for, for error messages; read by the caller of
@@ -361,7 +361,8 @@ func (p *place) await(ctx context.Context, wait bool) error {
 			return nil
 		case !v.exists:
 			continue // gone already
-		case !ephemeral(v.stat.EphemeralOwner), p.kind == KindRead && downgraded(v.data):
+		case !ephemeral(v.stat.EphemeralOwner), twinBehind(front, p.name(), v.stat.Czxid, p.token),
+			p.kind == KindRead && downgraded(v.data):
 			p.pass(front)
 			continue
 		case !wait:
@@ -438,7 +439,7 @@ func (p *place) look() look {
 		reads := p.kind == KindRead || mutant.On(mutant.WriterPassesReaders)
 		return p.passed[name] || reads && locknode.KindOf(name) == KindRead
 	})
-	if !found {
+	if !found && !mutant.On(mutant.GoneUnnoticed) {
 		return look{err: p.gone(zk.ErrNoNode)}
 	}
 	p.s.warnOfStrangers(p.dir, names)

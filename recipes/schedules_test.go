@@ -290,6 +290,13 @@ var drills = []drill{
 	{name: "counter", start: playCounter, stays: func(path string) bool { return path == testPath }},
 	{name: "queue", start: playQueue, stays: func(path string) bool { return strings.Count(path, "/") == 3 }},
 	{name: "group", start: playGroup},
+	{name: "hold", start: playHold},
+	{name: "handle", start: playHandle},
+	{name: "guard", start: playGuard, stays: func(path string) bool { return path == guardedPath }},
+	{name: "semaphore-count", start: playSemaphoreCount, stays: func(path string) bool { return path == countPath }},
+	{name: "operator", start: playOperator},
+	{name: "observe", start: playObserve},
+	{name: "watch", start: playWatch},
 }
 
 // playMajority has three contenders with a session at each of three clusters.

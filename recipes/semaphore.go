@@ -192,7 +192,10 @@ func (m *Semaphore) count(p *place) (l leaseLook, err error) {
 			if len(v.data) != 4 {
 				return l, fmt.Errorf("number of leases in %s has %d bytes, not 4", m.opts.CountPath, len(v.data))
 			}
-			limit = int(int32(binary.BigEndian.Uint32(v.data)))
+			n := int(int32(binary.BigEndian.Uint32(v.data)))
+			if !mutant.On(mutant.CountStays) || n > limit {
+				limit = n
+			}
 		}
 		l.count = v.watch.fired
 	}

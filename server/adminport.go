@@ -47,6 +47,11 @@ type adminMember struct {
 var _ admin.Member = adminMember{}
 
 // Serving implements admin.Member.
+// Shed implements admin.Member.
+func (m adminMember) Shed(ctx context.Context, percent int) int {
+	return m.sessions.Shed(ctx, percent, httpTimeout/2)
+}
+
 func (m adminMember) Serving() bool { return m.Server.Serving() || m.sessions.ReadOnly() }
 
 // IsSuper implements admin.Member.
@@ -200,7 +205,7 @@ func (m adminMember) Cluster() admin.Cluster {
 	if _, state, ok := strings.Cut(peerStates[m.mode(o)], " - "); ok {
 		c.State = state
 	}
-	for _, other := range m.membership().members {
+	for _, other := range m.present().members {
 		client := other.ClientAddr
 		if other.ID == m.cfg.ID {
 			client = m.ClientAddr().String()

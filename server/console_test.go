@@ -376,7 +376,7 @@ func TestTrouble(t *testing.T) {
 
 	queueUp(a, "/orphan")
 	queueUp(a, "/orphan")
-	one("orphans", map[string]any{"path": "/orphan", "session": id(a), "address": "127.0.0.1",
+	one("orphans", map[string]any{"path": "/orphan", "session": id(a), "address": a.LocalAddr(),
 		"nodes": []string{lockPrefix + "0000000000", lockPrefix + "0000000001"}})
 
 	const many = 100
@@ -408,7 +408,7 @@ func TestTrouble(t *testing.T) {
 		again.connect(10 * time.Second)
 		r = again
 	}
-	one("reconnecting", map[string]any{"session": id(r), "reconnects": 5, "address": "127.0.0.1"})
+	one("reconnecting", map[string]any{"session": id(r), "reconnects": 5, "address": r.LocalAddr()})
 
 	// A client that says nothing for two thirds of its timeout.
 	silent := dialReal(t, c.s)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"net/http"
 	"net/netip"
 	"os"
@@ -53,8 +54,19 @@ func (s *Server) newConsole() *console.Console {
 	})
 }
 
-// Contended returns the n locks with the most waiters, for metrics.
-func (s *Server) Contended(n int) []console.Contention { return console.Contended(s.replica.View, n) }
+// reportWait is how long a client's report waits for those of others: meanwhile no other request of
+// its session is answered.
+const reportWait = time.Second
+
+// report is session.Config.Report. Half of one processor makes reports, as answers over HTTP.
+func (s *Server) report(ctx context.Context, name string, ids []znode.Identity) ([]byte, wire.Code) {
+	over, ok := s.pace.turn(ctx, reportWait)
+	if !ok {
+		return nil, wire.CodeThrottledOp
+	}
+	defer over()
+	return s.console.Report(ctx, name, ids)
+}
 
 // consoleMember is this member as the console sees it.
 type consoleMember struct{ s *Server }
@@ -70,6 +82,18 @@ func (m consoleMember) WatchedBy(id wire.SessionID) []string {
 	return m.s.sessions.WatchedBy(id)
 }
 func (m consoleMember) Connections() []session.Connection { return m.s.sessions.Connections() }
+
+// Remotes implements console.Member.
+func (m consoleMember) Remotes() map[wire.SessionID]netip.AddrPort {
+	remotes := map[wire.SessionID]netip.AddrPort{}
+	for _, c := range m.s.port.list() {
+		if sess := c.session.Load(); sess != nil && !sess.Ended() {
+			remotes[sess.ID()] = c.remote
+		}
+	}
+	return remotes
+}
+
 func (m consoleMember) Deadlines() ([]session.Deadline, bool) {
 	return m.s.sessions.Deadlines()
 }
@@ -184,8 +208,8 @@ func (m consoleMember) Audit(r *http.Request, operation, target, what string, ok
 	m.s.auditHTTP(r, operation, target, result)
 }
 
-// details is what this member tells the others of itself, as it was within the last second: they
-// may ask often, and some of it is read from the disk.
+// details is what this member tells the others of itself, as it was within the last second and in
+// the present term: they may ask often, and some of it is read from the disk.
 func (s *Server) details() []byte {
 	replica := s.reporting.Load()
 	if replica == nil {
@@ -193,8 +217,8 @@ func (s *Server) details() []byte {
 	}
 	s.detailed.mu.Lock()
 	defer s.detailed.mu.Unlock()
-	if d := &s.detailed; time.Since(d.at) > reportsKept {
-		d.at, d.text = time.Now(), s.newDetails(replica)
+	if d, term := &s.detailed, replica.Term(); time.Since(d.at) > reportsKept || d.term != term {
+		d.at, d.term, d.text = time.Now(), term, s.newDetails(replica)
 	}
 	return s.detailed.text
 }
@@ -245,6 +269,11 @@ func (s *Server) health(replica *quorum.Replica) *console.Health {
 		mean, longest := d.Recent.Mean()*inMs, float64(d.Recent.Quantile(1))*inMs
 		h.FsyncMs, h.FsyncMaxMs = &mean, &longest
 	}
+	if silence, follows := replica.LeaderSilence(); follows {
+		ms := silence.Milliseconds()
+		h.LeaderHeardMs = &ms
+	}
+	h.PausedPart, h.PauseMaxMs = s.paused()
 	if n, leads := s.sessions.Leases(); leads {
 		h.Leases = &n
 	}
@@ -253,6 +282,20 @@ func (s *Server) health(replica *quorum.Replica) *console.Health {
 	}
 	h.LogBytes, h.SnapshotAt = s.onDisk()
 	return h
+}
+
+// paused is during what part of the last five to ten minutes this process did not run, and the
+// longest pause: it, or its machine, was stopped or had no processor. It is not known yet when a
+// member has just started.
+func (s *Server) paused() (part, longestMs *float64) {
+	d := s.recents.Distribution(&s.clocks.pauses, inMs, nil)
+	if d.Recent.Count == 0 {
+		return nil, nil
+	}
+	pausedMs, longest := d.Recent.Mean()*inMs*float64(d.Recent.Count), float64(d.Recent.Quantile(1))*inMs
+	share := pausedMs / (pausedMs + float64(d.Recent.Count)*float64(clockLook.Milliseconds()))
+	share = math.Round(share*1000) / 1000
+	return &share, &longest
 }
 
 // onDisk is how large the log is, and when the newest snapshot was written; zero with injected
@@ -292,7 +335,7 @@ func (m consoleMember) Cluster() console.Cluster {
 		c.State = console.StateCounts{Nodes: counts.Nodes, Ephemerals: counts.Ephemerals, Sessions: counts.Sessions,
 			DataBytes: counts.DataSizeBytes}
 	})
-	c.Version = fmt.Sprintf("0x%x", uint64(s.membership().version))
+	c.Version = fmt.Sprintf("0x%x", uint64(s.present().version))
 	list, details := s.memberReports()
 	if c.Standalone {
 		list = []ListedMember{{ID: s.cfg.ID, Role: "participant", State: status.Role, Clients: s.ClientAddr().String()}}
@@ -300,7 +343,7 @@ func (m consoleMember) Cluster() console.Cluster {
 	var commit uint64
 	for _, l := range list {
 		r := console.MemberReport{ID: int(l.ID), Self: l.ID == s.cfg.ID, Role: l.Role, State: l.State, Peers: l.Peers,
-			Clients: l.Clients, Protocol: int(l.Protocol), PeerAuth: l.PeerAuth}
+			Clients: l.Clients, Protocol: int(l.Protocol), PeerAuth: l.PeerAuth, Readiness: l.Readiness}
 		r.Up = l.State != noAnswer && l.State != quorum.RoleApart
 		if r.Self {
 			r.HTTP, r.Health = s.httpAddress(), s.health(s.replica)
@@ -314,6 +357,9 @@ func (m consoleMember) Cluster() console.Cluster {
 			c.Voters++
 			if r.Up {
 				c.VotersUp++
+				if l.Readiness == ReadyText || l.Readiness == "" {
+					c.VotersReady++
+				}
 			}
 		}
 		c.Members = append(c.Members, r)
@@ -324,7 +370,8 @@ func (m consoleMember) Cluster() console.Cluster {
 		}
 	}
 	c.Majority = c.Voters/2 + 1
-	c.MayFail = c.VotersUp - c.Majority
+	// One that is behind can be a part of the majority, and replaces no other one.
+	c.MayFail = max(c.VotersReady-c.Majority, min(c.VotersUp-c.Majority, 0))
 	for _, l := range s.replica.LeaderChanges() {
 		c.Changes = append(c.Changes, console.LeaderChange{At: l.At.UTC(), Term: strconv.FormatUint(l.Term, 10),
 			Leader: int(l.Leader), Before: memberNumber(l.Before), Cause: l.Cause, Detail: l.Detail, GapMs: l.Gap.Milliseconds()})

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -43,7 +44,29 @@ func openDataDirs(ctx context.Context, cfg *Config) (*dataDirs, error) {
 		d.close()
 		return nil, err
 	}
+	if err := writeMyID(cfg); err != nil {
+		d.close()
+		return nil, err
+	}
 	return d, nil
+}
+
+// writeMyID writes the file myid of a member that got its number from the command line, so that the
+// commands that read its directory later know it, too.
+func writeMyID(cfg *Config) error {
+	if !cfg.WriteMyID {
+		return nil
+	}
+	name := filepath.Join(cfg.DataDir, "myid")
+	tmp := name + ".tmp"
+	err := errors.Join(os.WriteFile(tmp, []byte(strconv.Itoa(int(cfg.ID))+"\n"), 0o600), os.Rename(tmp, name))
+	if err == nil {
+		err = quorum.SyncDir(cfg.DataDir)
+	}
+	if err != nil {
+		return fmt.Errorf("server: write %s: %w", name, err)
+	}
+	return nil
 }
 
 // lockDataDirs is openDataDirs without a look at the data.

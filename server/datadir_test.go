@@ -59,3 +59,17 @@ func TestStartThatWaitsCanBeEnded(t *testing.T) {
 		}
 	})
 }
+
+// TestMyIDIsWritten: a start with a number from the command line writes dataDir/myid.
+func TestMyIDIsWritten(t *testing.T) {
+	cfg := Config{DataDir: filepath.Join(t.TempDir(), "data")}.WithDefaults()
+	cfg.ID, cfg.WriteMyID = 7, true
+	d, err := openDataDirs(t.Context(), &cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.close()
+	if text, err := os.ReadFile(filepath.Join(cfg.DataDir, "myid")); string(text) != "7\n" || err != nil {
+		t.Errorf("%q, %v", text, err)
+	}
+}

@@ -40,7 +40,7 @@ const (
 func rightTo(r *http.Request, base string) right {
 	path := r.URL.Path
 	switch {
-	case isProbe(r):
+	case isProbe(r), r.URL.Path == "/stoppable":
 		return rightOfAll
 	case path == "/metrics", path == "/members", path == "/leader", strings.HasPrefix(path, "/api/"),
 		path == base, strings.HasPrefix(path, base+"/"):
@@ -51,7 +51,13 @@ func rightTo(r *http.Request, base string) right {
 
 // isProbe reports whether a request is one of those that have connections of their own.
 func isProbe(r *http.Request) bool {
-	return r.URL.Path == "/live" || r.URL.Path == "/ready" || r.URL.Path == "/fence"
+	switch r.URL.Path {
+	case "/live", "/ready", "/fence":
+		return true
+	case "/stoppable": // which may wait
+		return !r.URL.Query().Has("wait")
+	}
+	return false
 }
 
 // callerKey is the key of the identities in the context of a request.

@@ -112,7 +112,7 @@ func TestDoorAsksReaders(t *testing.T) {
 			}
 		}
 	}
-	for path, want := range map[string]int{"/live": 200, "/ready": 200, "/": 200, "/fence": 400} {
+	for path, want := range map[string]int{"/live": 200, "/ready": 200, "/stoppable": 503, "/": 200, "/fence": 400} {
 		if status := askDoor(t, s, "GET", path, func(*http.Request) {}); status != want {
 			t.Errorf("%s: status %d, want %d", path, status, want)
 		}
@@ -161,7 +161,7 @@ func TestStreamsLeaveRoomForProbes(t *testing.T) {
 	if want := s.cfg.HTTPConnsPerAddr - probeConnsPerAddr; streams != want {
 		t.Errorf("%d streams, want %d", streams, want)
 	}
-	for path, want := range map[string]int{"/live": 200, "/ready": 200, "/fence?lock=/x&token=1": 409} {
+	for path, want := range map[string]int{"/live": 200, "/ready": 200, "/stoppable": 503, "/fence?lock=/x&token=1": 409} {
 		if status := askDoor(t, s, "GET", path, func(*http.Request) {}); status != want {
 			t.Errorf("%s beside streams: status %d, want %d", path, status, want)
 		}

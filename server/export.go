@@ -49,6 +49,10 @@ func Export(ctx context.Context, cfg Config, snapshot, dir string) (e Exported, 
 	if err != nil {
 		return e, err
 	}
+	if store.Zxid() == 0 {
+		return e, errors.New("server: export: there are no data: this member has never applied an update. Export the member of the cluster " +
+			"with the greatest zxid (lockkeeper inspect)")
+	}
 	state, left := zkdata.FromStore(store)
 	e.Zxid, e.Nodes, e.Sessions, e.Left = state.Zxid, state.Len(), len(state.Sessions), left
 	e.Epoch = max(e.Epoch, uint64(state.Zxid)>>32)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"lockkeeper/locknode"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
@@ -27,12 +28,12 @@ type fenceAnswer struct {
 	// Node and Session are of the token's node, if it is still in the queue.
 	Node    string `json:"node,omitempty"`
 	Session string `json:"session,omitempty"`
-	// Newest is the token at the front of the queue, 0 if the queue is empty.
+	// Newest is the token of the first holder, 0 if nobody holds the lock.
 	Newest int64 `json:"newest"`
 	// Zxid is the newest change that the answer takes into account.
 	Zxid string `json:"zxid"`
 
-	steps int // that judge takes for the lock
+	steps int // that judge takes for a lock
 }
 
 // serveFence answers 200 if the token is valid, 409 if it is not, 403 if the lock may not be read,
@@ -86,42 +87,135 @@ const fenceStep = 1000
 // errNoPermission says that the lock may not be read.
 var errNoPermission = errors.New("READ on the lock is needed")
 
-// judge fills in the answer. The state is locked for a step at a time, since anybody can make a
-// million contenders. All steps together are true of the moment of the last: whoever is before the
-// token's node in the queue was made before it, and so is among the names from the first step on. A
-// lock that takes several steps needs the one element of turns. Errors: errNoPermission, that of
-// ctx.
+// judge fills in the answer: package locknode says who holds. The state is locked for a step at a
+// time, since anybody can make a million contenders. All steps together are true of the moment of
+// the last: whoever is before the token's node in the queue was made before it, and so is among the
+// names from the first step on. A lock that takes several steps needs the one element of turns.
+// Errors: errNoPermission, that of ctx.
 func (a *fenceAnswer) judge(ctx context.Context, view func(func(*znode.Store)), turns chan struct{}, ids []znode.Identity) error {
-	l, err := a.begin(view, ids)
-	if l == nil {
+	locks, err := a.begin(view, ids)
+	if len(locks) == 0 {
 		return err
+	}
+	var verdict locknode.Verdict
+	for _, lock := range locks {
+		if verdict, err = a.judgeLock(ctx, view, turns, ids, lock); err != nil {
+			return err
+		}
+		if a.Reason != "" || verdict.Own != nil {
+			break
+		}
+	}
+	if a.Reason == "" {
+		a.fill(verdict)
+	}
+	view(func(store *znode.Store) { err = a.confirm(store, ids) })
+	return err
+}
+
+// judgeLock judges the contenders in the directories of a lock.
+func (a *fenceAnswer) judgeLock(ctx context.Context, view func(func(*znode.Store)), turns chan struct{},
+	ids []znode.Identity, lock string,
+) (v locknode.Verdict, err error) {
+	var listings []fenceListing
+	view(func(store *znode.Store) { listings, err = a.listings(store, lock, ids) })
+	defer view(func(*znode.Store) {
+		for _, l := range listings {
+			l.Close()
+		}
+	})
+	if err != nil {
+		return v, err
 	}
 	if a.steps > 1 {
 		select {
 		case turns <- struct{}{}:
 			defer func() { <-turns }()
-		case <-ctx.Done(): // list sees it
+		case <-ctx.Done():
+			return v, ctx.Err()
 		}
 	}
-	names, err := a.list(ctx, view, l)
-	if err != nil || a.Reason != "" {
-		return err
-	}
-	queue := fenceQueue{}
-	for left := names; len(left) > 0 && ctx.Err() == nil; left = left[min(fenceStep, len(left)):] {
-		a.step(view, func(store *znode.Store) {
-			for _, name := range left[:min(fenceStep, len(left))] {
-				queue.add(store, a.Lock, name)
+	extract := locknode.NewExtract(strings.TrimSuffix(lock, "/"), a.Token)
+	for _, l := range listings {
+		names, err := a.list(ctx, view, l)
+		if err != nil || a.Reason != "" {
+			return v, err
+		}
+		for len(names) > 0 {
+			if ctx.Err() != nil {
+				return v, ctx.Err()
 			}
-		})
+			step := names[:min(fenceStep, len(names))]
+			names = names[len(step):]
+			a.look(view, l.dir, step, extract)
+		}
 	}
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	a.judgeQueue(queue)
-	view(func(store *znode.Store) { err = a.confirm(store, ids) })
-	return err
+	return extract.Verdict(), nil
 }
+
+// fenceListing lists the children of a directory, in which there are contenders of a lock.
+type fenceListing struct {
+	*znode.Listing
+	dir string
+}
+
+// listings begins to list the directories of a lock: the queues of its semaphores first, as
+// locknode.Extract wants them.
+func (a *fenceAnswer) listings(store *znode.Store, lock string, ids []znode.Identity) (list []fenceListing, err error) {
+	a.steps = 0
+	for _, dir := range []string{lock + "/" + locknode.CuratorLocks, lock + locknode.KazooLockSuffix,
+		lock + "/" + locknode.CuratorLeases, lock} {
+		if dir != lock && (lock == "/" || strings.HasPrefix(dir, lock+"/") && !isSemaphore(store, lock)) {
+			continue
+		}
+		switch _, stat, code := store.Get(dir, ids); code {
+		case wire.CodeOK:
+			list = append(list, fenceListing{store.List(dir), dir})
+			a.steps += 1 + int(stat.NumChildren)/fenceStep
+		case wire.CodeNoAuth:
+			return list, errNoPermission
+		}
+	}
+	if a.steps == len(list) {
+		a.steps = 1 // each of them is short
+	}
+	return list, nil
+}
+
+func isSemaphore(store *znode.Store, path string) bool {
+	_, is := store.Node(path + "/" + locknode.CuratorLeases)
+	return is
+}
+
+// look adds the contenders among the children of a directory that are still there.
+func (a *fenceAnswer) look(view func(func(*znode.Store)), dir string, names []string, extract *locknode.Extract) {
+	type found struct {
+		name string
+		data []byte
+		stat wire.Stat
+	}
+	var all []found
+	a.step(view, func(store *znode.Store) {
+		for _, name := range names {
+			if !locknode.Contends(name) {
+				continue
+			}
+			data, stat, code := store.Get(childPath(dir, name), superIdentities)
+			if code == wire.CodeOK && stat.EphemeralOwner != 0 {
+				all = append(all, found{name, data[:min(len(data), fenceData)], stat})
+			}
+		}
+	})
+	for _, f := range all {
+		extract.Add(locknode.New(strings.TrimSuffix(dir, "/"), f.name, int64(f.stat.EphemeralOwner),
+			time.UnixMilli(f.stat.Ctime), int64(f.stat.Czxid), f.data))
+	}
+}
+
+// fenceData is how much of a node's data is looked at: what package recipes writes fits.
+const fenceData = 1 << 10
+
+var superIdentities = []znode.Identity{{Scheme: "super"}}
 
 // step is a View of a step. After one of several it rests for as long as that took: anybody can ask
 // about a lock that takes many, and others need the processor, too.
@@ -133,34 +227,49 @@ func (a *fenceAnswer) step(view func(func(*znode.Store)), f func(*znode.Store)) 
 	}
 }
 
-// begin returns a listing of the lock's children; nil if the answer is known already, because there
-// is no such lock, or the lock is one node, or with errNoPermission.
-func (a *fenceAnswer) begin(view func(func(*znode.Store)), ids []znode.Identity) (l *znode.Listing, err error) {
+// begin returns the locks that the question may mean; none if the answer is known already, because
+// there is no such lock, or the lock is one node, or with errNoPermission.
+//
+// A program may have the path of the lock, of a queue below it, or of its own node: all mean the
+// lock that package locknode says the contenders belong to, before a lock of their own.
+func (a *fenceAnswer) begin(view func(func(*znode.Store)), ids []znode.Identity) (locks []string, err error) {
 	view(func(store *znode.Store) {
 		a.Zxid = fmt.Sprintf("0x%x", uint64(store.Zxid()))
 		_, stat, code := store.Get(a.Lock, ids)
+		_, name := locknode.Split(a.Lock)
+		isNode := stat.EphemeralOwner != 0 && stat.NumChildren == 0
 		switch {
 		case code == wire.CodeNoAuth:
 			err = errNoPermission
 		case code != wire.CodeOK:
 			a.Reason = noSuchLock
-		case stat.EphemeralOwner != 0 && stat.NumChildren == 0: // a lock that is one node
+		case isNode && !locknode.Contends(name): // a lock that is one node
 			a.Newest = int64(stat.Czxid)
 			if a.Valid = a.Newest == a.Token; a.Valid {
-				a.Node, a.Session = a.Lock, idText(wire.SessionID(stat.EphemeralOwner))
+				a.Node, a.Session = a.Lock, idText(stat.EphemeralOwner)
 			} else {
 				a.Reason = "another has the lock"
 			}
+		case isNode:
+			lock, _ := locknode.Place(a.Lock, func(path string) bool { return isSemaphore(store, path) })
+			locks = []string{lock}
 		default:
-			l, a.steps = store.List(a.Lock), 1+int(stat.NumChildren)/fenceStep
+			locks = []string{a.Lock}
+			parent, part := locknode.Split(a.Lock)
+			base, beside := strings.CutSuffix(a.Lock, locknode.KazooLockSuffix)
+			switch {
+			case beside && base != "" && base != "/":
+				locks = []string{base, a.Lock}
+			case parent != "" && (part == locknode.CuratorLeases || part == locknode.CuratorLocks) && isSemaphore(store, parent):
+				locks = []string{parent, a.Lock}
+			}
 		}
 	})
-	return l, err
+	return locks, err
 }
 
-// list returns the names of the lock's children, and closes the listing.
-func (a *fenceAnswer) list(ctx context.Context, view func(func(*znode.Store)), l *znode.Listing) (names []string, err error) {
-	defer view(func(*znode.Store) { l.Close() })
+// list returns the names of the children of a directory.
+func (a *fenceAnswer) list(ctx context.Context, view func(func(*znode.Store)), l fenceListing) (names []string, err error) {
 	for done, lost := false, false; !done; {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
@@ -196,57 +305,28 @@ func (a *fenceAnswer) confirm(store *znode.Store, ids []znode.Identity) error {
 	return nil
 }
 
-// fenceQueue has the contenders of a lock, by token.
-type fenceQueue map[int64]fenceContender
-
-type fenceContender struct {
-	name, kind string
-	session    wire.SessionID
-}
-
-// add adds the node with that name, if it is there and a contender.
-func (q fenceQueue) add(store *znode.Store, lock, name string) {
-	kind, ok := znode.SequentialBase(name)
-	if !ok {
-		return
+// fill fills in the answer that a verdict is.
+func (a *fenceAnswer) fill(v locknode.Verdict) {
+	if v.Holds != nil {
+		a.Newest = v.Holds.Token
 	}
-	if st, ok := store.Node(childPath(lock, name)); ok {
-		q[int64(st.Czxid)] = fenceContender{name, kind, wire.SessionID(st.EphemeralOwner)}
-	}
-}
-
-// judgeQueue decides by the nodes of a queue: the one that was created first has the lock, readers
-// share it, and every lease counts.
-func (a *fenceAnswer) judgeQueue(queue fenceQueue) {
-	for token := range queue {
-		if a.Newest == 0 || token < a.Newest {
-			a.Newest = token
-		}
-	}
-	own, ok := queue[a.Token]
-	if !ok {
+	own := v.Own
+	if own == nil {
 		a.Reason = noSuchNode
 		return
 	}
-	a.Node, a.Session = childPath(a.Lock, own.name), idText(own.session)
-	var before int64 // the nearest that is in the way
-	for token, other := range queue {
-		if token < a.Token && token > before && !shares(own.kind, other.kind) {
-			before = token
-		}
-	}
-	if a.Valid = before == 0; !a.Valid {
-		a.Reason = "its owner waits for the lock, behind " + queue[before].name
+	a.Node, a.Session = own.Path+"/"+own.Node, idText(wire.SessionID(own.Session))
+	switch a.Valid = own.Held; {
+	case own.Held:
+	case own.Kind == locknode.KindLease:
+		a.Reason = "its owner waits for a lease"
+	case own.MayHold && v.Behind != nil:
+		a.Reason = "its owner is behind " + v.Behind.Node + ", for which its library may not wait: the lock may have two holders"
+	case v.Behind != nil:
+		a.Reason = "its owner waits for the lock, behind " + v.Behind.Node
+	default:
+		a.Reason = "its owner waits for the lock"
 	}
 }
 
 func childPath(parent, name string) string { return strings.TrimSuffix(parent, "/") + "/" + name }
-
-// shares reports whether own need not wait for other: both read (Curator's and kazoo's names), or
-// own is a lease. Both are names without their numbers.
-func shares(own, other string) bool {
-	reads := func(kind string) bool {
-		return strings.HasSuffix(kind, "__READ__") || strings.HasSuffix(kind, "__rlock__")
-	}
-	return strings.HasSuffix(own, "lease-") || reads(own) && reads(other)
-}

@@ -97,12 +97,7 @@ func TestFence(t *testing.T) {
 	check("/rw", w, http.StatusConflict, r1, "behind")
 	check("/rw", r3, http.StatusConflict, r1, "behind c__WRIT__")
 
-	// Every lease counts, and a lock may be one node.
-	c.call(wire.OpCreate, create("/s", nil, wire.ModePersistent))
-	_, l1 := contend(t, c, "/s", "lease-")
-	_, l2 := contend(t, c, "/s", "lease-")
-	check("/s", l1, http.StatusOK, l1, "")
-	check("/s", l2, http.StatusOK, l1, "")
+	// A lock may be one node.
 	var made wire.Create2Response
 	if err := wire.Decode(c.call(wire.OpCreate2, create("/one", nil, wire.ModeEphemeral)), &made); err != nil {
 		t.Fatal(err)
@@ -115,6 +110,59 @@ func TestFence(t *testing.T) {
 			t.Errorf("%v: %d %q", bad, status, text)
 		}
 	}
+}
+
+// TestFenceOfSemaphores: the holder of a lease is told from who waits for one, whichever of the
+// paths that a program may have the question names.
+func TestFenceOfSemaphores(t *testing.T) {
+	s := startReal(t, func(c *Config) { c.HTTPAddr = "127.0.0.1:0" })
+	session := func() *rawClient {
+		c := dialReal(t, s)
+		c.connect(10 * time.Second)
+		return c
+	}
+	holder, next := session(), session()
+	check := func(about string, lock string, token int64, valid bool, newest int64, reason string) {
+		t.Helper()
+		status, a, _ := askFence(t, s, url.Values{"lock": {lock}, "token": {fmt.Sprint(token)}}, "")
+		if a.Valid != valid || (status == http.StatusOK) != valid || a.Newest != newest || !strings.Contains(a.Reason, reason) {
+			t.Errorf("%s, %s: %d %+v", about, lock, status, a)
+		}
+	}
+	for _, path := range []string{"/s", "/s/leases", "/s/locks", "/k", "/k-__lock__", "/own", "/own/leases"} {
+		holder.call(wire.OpCreate, create(path, nil, wire.ModePersistent))
+	}
+	// Curator's: who is next has made its lease, and keeps its place until the lease is its own.
+	held, one := contend(t, holder, "/s/leases", "_c_34c73d33-a364-4285-8dd6-8b05f149fed9-lease-")
+	place, queued := contend(t, next, "/s/locks", "_c_34c73d33-a364-4285-8dd6-8b05f149fed8-lock-")
+	lease, two := contend(t, next, "/s/leases", "_c_34c73d33-a364-4285-8dd6-8b05f149fed7-lease-")
+	for _, lock := range []string{"/s", "/s/leases", "/s/locks", held} {
+		check("the holder", lock, one, true, one, "")
+	}
+	for _, lock := range []string{"/s", "/s/leases", "/s/locks", lease} {
+		check("the next", lock, two, false, one, "waits for a lease")
+		check("its place", lock, queued, false, one, "waits for a lease")
+	}
+	next.call(wire.OpDelete, &wire.DeleteRequest{Path: place, Version: -1})
+	check("the next has its lease", "/s", two, true, one, "")
+
+	// kazoo's: a lease is a child of the path, and those who wait have a lock beside it.
+	const kazoo = "b7bfcd3227404d3880a0eccd4e5100c"
+	var made wire.Create2Response
+	if err := wire.Decode(holder.call(wire.OpCreate2, create("/k/"+kazoo+"1", nil, wire.ModeEphemeral)), &made); err != nil {
+		t.Fatal(err)
+	}
+	token := int64(made.Stat.Czxid)
+	_, behind := contend(t, next, "/k-__lock__", kazoo+"2__lock__")
+	for _, lock := range []string{"/k", "/k-__lock__", made.Path} {
+		check("kazoo's holder", lock, token, true, token, "")
+		check("who waits for it", lock, behind, false, token, "waits for a lease")
+	}
+
+	// A lock of its own may be called like a queue of a semaphore.
+	_, own := contend(t, holder, "/own/leases", "_c_34c73d33-a364-4285-8dd6-8b05f149fed9-lock-")
+	check("a lock that is called leases", "/own/leases", own, true, own, "")
+	check("somebody else's token", "/s", own, false, one, "no node of the lock")
 }
 
 // TestFenceNeedsRead: what a client may not read it is not told over HTTP either.
@@ -228,7 +276,7 @@ func TestFenceInSteps(t *testing.T) {
 		a := fenceAnswer{Lock: "/m", Token: int64(first.Czxid)}
 		err := a.judge(t.Context(), func(f func(*znode.Store)) {
 			steps++
-			if leaves && steps == 11 { // the last
+			if leaves && steps == 12 { // the last
 				request(wire.OpDelete, &wire.DeleteRequest{Path: "/m/lock-0000000000", Version: -1})
 			}
 			f(store)
@@ -236,7 +284,8 @@ func TestFenceInSteps(t *testing.T) {
 		if err != nil || a.Valid == leaves || a.Newest != a.Token || (a.Reason == noSuchNode) != leaves || (a.Node == "") != leaves {
 			t.Errorf("its holder leaves: %v: %+v, %v", leaves, a, err)
 		}
-		if want := 1 + 4 + 1 + 4 + 1; steps != want { // begin, list, close, look, confirm
+		// begin, listings, list, look, close, confirm
+		if want := 1 + 1 + 4 + 4 + 1 + 1; steps != want {
 			t.Errorf("%d steps, want %d", steps, want)
 		}
 	}

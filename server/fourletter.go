@@ -28,7 +28,7 @@ var listingWords = map[string]bool{"cons": true, "dump": true, "stat": true, "wc
 
 // anyTime are the four-letter words that are answered in any state; the others are while this
 // member serves clients.
-var anyTime = map[string]bool{"envi": true, "mbrs": true, "gtmk": true, "isro": true, "ruok": true, "stmk": true}
+var anyTime = map[string]bool{"envi": true, "mbrs": true, "gtmk": true, "isro": true, "mays": true, "ruok": true, "stmk": true}
 
 const notServing = "This ZooKeeper instance is not currently serving requests\n"
 
@@ -90,6 +90,8 @@ func (s *Server) wordText(c *conn, word string) string {
 		return s.mntrText(s.overview())
 	case "mbrs":
 		return s.membersText()
+	case "mays":
+		return s.stoppableText()
 	case "dirs":
 		dirs, logs := s.dirSizes()
 		return fmt.Sprintf("datadir_size: %d\nlogdir_size: %d\n", dirs, logs)
@@ -339,7 +341,7 @@ func (s *Server) confText() string {
 	if c.Standalone() {
 		return b.String()
 	}
-	members := s.membership()
+	members := s.present()
 	self, _ := members.member(c.ID)
 	peerType := 0
 	if self.Observer {

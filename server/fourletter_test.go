@@ -125,14 +125,14 @@ func mntrValues(t *testing.T, text string) map[string]string {
 	return values
 }
 
-// TestWhitelist: srvr and mbrs are answered whatever the list says, and isro in a member that has
-// the read-only mode.
+// TestWhitelist: srvr, mays and mbrs are answered whatever the list says, and isro in a member that
+// has the read-only mode.
 func TestWhitelist(t *testing.T) {
 	s := startReal(t, nil)
 	for _, word := range zoocfg.FourLetterWords() {
 		got := dialReal(t, s).word(word)
 		refusal := word[:4] + " is not executed because it is not in the whitelist.\n"
-		if (got == refusal) != (word != "srvr" && word != "mbrs") {
+		if (got == refusal) != (word != "srvr" && word != "mbrs" && word != "mays") {
 			t.Errorf("%s: %q", word, got)
 		}
 	}
@@ -206,6 +206,8 @@ func TestWordsWithoutLeader(t *testing.T) {
 				want = "null"
 			case word == "mbrs":
 				want = "1\tparticipant\tlooking\t"
+			case word == "mays":
+				want = `{"member":1,"stoppable":false,"reason":"the leader does not say: quorum: no leader"`
 			case word == "envi":
 				want = "Environment:\n"
 			}
@@ -405,7 +407,7 @@ func awaitZooKeeper(t *testing.T, addr string) {
 // TestFourLetterWordsTable keeps the words and their answers together.
 func TestFourLetterWordsTable(t *testing.T) {
 	words := slices.Sorted(slices.Values(zoocfg.FourLetterWords()))
-	if got, want := strings.Join(words, " "), "conf cons crst dirs dump envi gtmk hash isro mbrs mntr ruok srst srvr stat stmk wchc wchp wchs"; got != want {
+	if got, want := strings.Join(words, " "), "conf cons crst dirs dump envi gtmk hash isro mays mbrs mntr ruok srst srvr stat stmk wchc wchp wchs"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }

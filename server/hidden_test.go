@@ -70,7 +70,7 @@ func TestNothingOfAProtectedSubtree(t *testing.T) {
 	for _, command := range []string{"dump", "watches", "watches_by_path", "leader", "is_read_only", "ruok", "environment", "initial_configuration"} {
 		paths = append(paths, "/commands/"+command)
 	}
-	paths = append(paths, "/fence?lock=/open&token=5", "/ready")
+	paths = append(paths, "/fence?lock=/open&token=5", "/ready", "/stoppable")
 	ask := func() map[string]string {
 		answers := map[string]string{}
 		for _, path := range paths {

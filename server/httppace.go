@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -15,6 +16,23 @@ import (
 type pace struct {
 	turns   chan struct{} // holds an element while it is somebody's turn
 	crowded atomic.Int64  // requests whose turn did not come
+}
+
+// turn waits for a turn, and returns the function that ends it; false if it has not come within
+// wait.
+func (p *pace) turn(ctx context.Context, wait time.Duration) (over func(), ok bool) {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case p.turns <- struct{}{}:
+	case <-ctx.Done():
+		return nil, false
+	case <-timer.C:
+		p.crowded.Add(1)
+		return nil, false
+	}
+	began := time.Now()
+	return sync.OnceFunc(func() { time.AfterFunc(min(time.Since(began), restMost), func() { <-p.turns }) }), true
 }
 
 const (
@@ -35,20 +53,18 @@ func (p *pace) of(s *Server, next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		timer := time.NewTimer(turnWait)
-		defer timer.Stop()
-		select {
-		case p.turns <- struct{}{}:
-		case <-r.Context().Done():
+		over, ok := p.turn(r.Context(), turnWait)
+		switch {
+		case r.Context().Err() != nil:
+			if ok {
+				over()
+			}
 			return
-		case <-timer.C:
-			p.crowded.Add(1)
+		case !ok:
 			w.Header().Set("Retry-After", "1")
 			writeError(w, http.StatusServiceUnavailable, "too many others ask this member; try again")
 			return
 		}
-		began := time.Now()
-		over := sync.OnceFunc(func() { time.AfterFunc(min(time.Since(began), restMost), func() { <-p.turns }) })
 		defer over()
 		next.ServeHTTP(&pacedWriter{w, over}, r)
 	})

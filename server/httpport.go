@@ -47,9 +47,9 @@ func (s *Server) startHTTP(l net.Listener) {
 	mux.HandleFunc("GET /members", s.serveMembers)
 	mux.HandleFunc("GET /live", s.serveLive)
 	mux.HandleFunc("GET /ready", s.serveReady)
+	mux.HandleFunc("GET /stoppable", s.serveStoppable)
 	commands := s.newAdmin()
 	commands.Register(mux)
-	s.console = s.newConsole()
 	s.console.Register(mux)
 	s.http = s.serveHTTP("HTTP port", s.httpTLS(l, s.cfg.HTTPTLS), mux, s.cfg.HTTPLogin, commands.IsRestore)
 }
@@ -170,13 +170,30 @@ func (s *Server) serveLive(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, map[string]bool{"live": true})
 }
 
-// serveReady says whether this member serves clients: it knows a leader.
+// readyAnswer is the answer to GET /ready.
+type readyAnswer struct {
+	Ready bool `json:"ready"`
+	// Reason is why the member is not ready.
+	Reason string `json:"reason,omitempty"`
+}
+
+// serveReady says whether this member counts: it serves clients, and another one may be stopped.
 func (s *Server) serveReady(w http.ResponseWriter, _ *http.Request) {
 	status := http.StatusOK
-	if !s.Serving() {
+	ready, why := s.Ready()
+	if !ready {
 		status = http.StatusServiceUnavailable
 	}
-	writeJSON(w, status, map[string]bool{"ready": status == http.StatusOK})
+	writeJSON(w, status, readyAnswer{ready, why})
+}
+
+// Ready reports whether this member counts: it knows a leader, and has applied what it has been
+// told to be committed, as of the last few seconds (quorum.Replica.Ready). If not, why says it.
+func (s *Server) Ready() (ok bool, why string) {
+	if s.leaving.Load() {
+		return false, "it is about to stop"
+	}
+	return s.replica.Ready()
 }
 
 func writeError(w http.ResponseWriter, status int, reason string) {

@@ -160,9 +160,12 @@ func readZooKeeper(cfg *Config, dir, logDir string, progress func(bytes, all int
 		return nil, cfg.Fault("dataDir", "there are no data of ZooKeeper in %s to import. Start this member without an import "+
 			"when a majority of the others serves: it gets their state", filepath.Join(dir, zooKeeperDir))
 	}
-	state, report, err := zkdata.Load(files, zkdata.Options{Extended: cfg.ExtendedTypes, Progress: ofAll(files, progress),
+	state, report, err := zkdata.Load(files, zkdata.Options{Extended: cfg.ExtendedTypes, NoTTL: cfg.Given("extendedTypesEnabled"), Progress: ofAll(files, progress),
 		Limits: zkdata.Limits{Nodes: max(cfg.Limits.Nodes, 0), DataBytes: max(int64(cfg.Limits.DataBytes), 0), Memory: int64(cfg.MaxMemory)}})
 	switch {
+	case errors.Is(err, zkdata.ErrTTL):
+		return nil, cfg.Fault("extendedTypesEnabled", "is not set, and %v: set it to true if ZooKeeper ran with it, perhaps as a system "+
+			"property (-Dzookeeper.extendedTypesEnabled=true); with false they are taken for ephemeral nodes of sessions that have ended, and left out", err)
 	case errors.Is(err, zkdata.ErrTooLarge):
 		return nil, cfg.Fault("maxDataBytes", "%v, which is beyond maxNodes, maxDataBytes or maxMemory", err)
 	case err != nil:

@@ -42,8 +42,8 @@ func TestOrigin(t *testing.T) {
 	}
 }
 
-// zooKeeperData is a data directory as ZooKeeper leaves it.
-func zooKeeperData(t *testing.T) (dir string) {
+// zooKeeperData is a data directory as ZooKeeper leaves it, with the node /a.
+func zooKeeperData(t *testing.T, more ...*zkdata.Txn) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, zooKeeperDir), 0o755); err != nil {
@@ -51,6 +51,9 @@ func zooKeeperData(t *testing.T) (dir string) {
 	}
 	state := zkdata.NewState()
 	state.Apply(&zkdata.Txn{Zxid: 5, Session: 1, Op: wire.OpCreate, Body: &zkdata.Create{Path: "/a", Data: []byte("data"), ACL: wire.OpenACL, Op: wire.OpCreate, ParentCreates: -1}})
+	for _, txn := range more {
+		state.Apply(txn)
+	}
 	f, err := os.Create(filepath.Join(dir, zooKeeperDir, "snapshot.5"))
 	if err == nil {
 		err = errors.Join(state.WriteSnapshot(f), f.Close())
@@ -136,6 +139,46 @@ func TestImportRefusals(t *testing.T) {
 	}
 }
 
+// Nodes with the mark of a TTL node are neither dropped nor taken before the configuration says
+// whether ZooKeeper ran with extendedTypesEnabled, which may have been a system property.
+func TestImportOfTTLNodes(t *testing.T) {
+	ttl := &zkdata.Txn{Zxid: 5, Session: 1, Op: wire.OpCreateTTL,
+		Body: &zkdata.Create{Path: "/ttl", ACL: wire.OpenACL, Op: wire.OpCreateTTL, ParentCreates: -1, TTLMs: 1e9}}
+	for key, want := range map[string]string{"": `"/ttl"`, "extendedTypesEnabled=true\n": "/a /ttl", "extendedTypesEnabled=false\n": "/a"} {
+		dir := zooKeeperData(t, ttl)
+		in, err := Inspect(t.Context(), dir, "", 0, nil)
+		if err != nil || !strings.Contains(in.Import, "for the 1 TTL nodes zoo.cfg needs extendedTypesEnabled=true") {
+			t.Fatal(in, err)
+		}
+		cfg := mustLoad(t, filepath.Join(t.TempDir(), "zoo.cfg"), "dataDir=%s\nclientPort=%d\n%s", dir, freePort(t), key)
+		_, checked := CheckData(cfg)
+		err = Import(t.Context(), cfg, ImportOptions{})
+		if key == "" {
+			for _, err := range []error{err, checked} {
+				if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "extendedTypesEnabled: is not set") {
+					t.Errorf("without the key: %v", err)
+				}
+			}
+			continue
+		}
+		if err != nil || checked != nil {
+			t.Fatal(err, checked)
+		}
+		if in, err = Inspect(t.Context(), dir, "", 0, nil); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, path := range in.Paths() {
+			if path != "/" && !strings.HasPrefix(path, "/zookeeper") {
+				got = append(got, path)
+			}
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("with %s there are %v, want %s", key, got, want)
+		}
+	}
+}
+
 // An import that was killed when it had made its files and written nothing is done again; a start
 // that was not asked for one does not begin with an empty state.
 func TestImportKilledEarly(t *testing.T) {
@@ -200,5 +243,16 @@ func TestExport(t *testing.T) {
 	if _, err := Export(t.Context(), importConfig(t.TempDir()), "", filepath.Join(t.TempDir(), "x")); err == nil ||
 		!strings.Contains(err.Error(), "no data of lockkeeper") {
 		t.Errorf("an export of nothing: %v", err)
+	}
+	blank := Config{DataDir: t.TempDir(), ClientAddr: "127.0.0.1:0", Logger: testLogger()}
+	if s, err = Start(blank); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Export(t.Context(), blank, "", filepath.Join(t.TempDir(), "x")); err == nil ||
+		!strings.Contains(err.Error(), "has never applied an update") {
+		t.Errorf("an export of a member without data: %v", err)
 	}
 }

@@ -206,7 +206,19 @@ func (in *Inspection) readZooKeepers(logDir string, progress func(bytes, all int
 	from := origin(files, state.Zxid)
 	in.Import = fmt.Sprintf("all of it, as a snapshot of term %d and index %d", from.StateTerm, from.Index)
 	in.store, err = state.Store(true)
-	return err
+	if err != nil {
+		return err
+	}
+	ttl := 0
+	for n := range in.store.AllNodes() {
+		if n.TTLMs != 0 {
+			ttl++
+		}
+	}
+	if ttl > 0 {
+		in.Import += fmt.Sprintf("; for the %d TTL nodes zoo.cfg needs extendedTypesEnabled=true", ttl)
+	}
+	return nil
 }
 
 // count adds up what is in the state.

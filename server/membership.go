@@ -9,11 +9,13 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
 	"lockkeeper/quorum"
+	"lockkeeper/quorum/peer"
 	"lockkeeper/server/zoocfg"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
@@ -32,6 +34,15 @@ func (s *Server) membership() membership {
 		return *m
 	}
 	return membership{members: s.cfg.Members}
+}
+
+// present are the members as of what this member has applied, which membership follows a moment
+// later; those of membership while it has applied none.
+func (s *Server) present() membership {
+	if members, version := s.replica.Members(); len(members) > 0 && !s.cfg.Standalone() {
+		return membership{members: members, version: version}
+	}
+	return s.membership()
 }
 
 // member is the member with that number as it has been agreed upon; false if there is none.
@@ -121,6 +132,12 @@ func (s *Server) peerListenAddr(addr string) string {
 // differences are warnings about where the configuration differs from the members that have been
 // agreed upon, which count.
 func differences(c *Config, now membership) (notices []zoocfg.Notice) {
+	// Until reconfig is enabled the members change with the files (quorum/filemembers.go).
+	counts, until := "which counts", ""
+	if !c.Reconfig && now.version == 0 {
+		counts = "which counts until a majority of the members and all new ones have the same server lines"
+		until = ", until a majority of the members and all new ones have the same server lines"
+	}
 	note := func(key, format string, args ...any) {
 		notices = append(notices, c.Warning(key, format, args...))
 	}
@@ -129,16 +146,16 @@ func differences(c *Config, now membership) (notices []zoocfg.Notice) {
 		switch {
 		case !ok:
 			note(m.Key(), "is no member of the cluster any more, or not yet: the members that have been agreed upon count "+
-				"(/zookeeper/config), not those of the file")
+				"(/zookeeper/config), not those of the file%s", until)
 		case agreed.Observer != m.Observer:
-			note(m.Key(), "has another role in the cluster, which counts: %s", agreed)
+			note(m.Key(), "has another role in the cluster, %s: %s", counts, agreed)
 		case c.Reconfig && agreed != m:
 			note(m.Key(), "has other addresses in the cluster, which count: %s", agreed)
 		}
 	}
 	for _, m := range now.members {
 		if !slices.ContainsFunc(c.Members, func(o Member) bool { return o.ID == m.ID }) {
-			note(m.Key(), "is missing in the file, and a member of the cluster: %s", m)
+			note(m.Key(), "is missing in the file, and a member of the cluster%s: %s", until, m)
 		}
 	}
 	return notices
@@ -165,9 +182,23 @@ type ListedMember struct {
 	// they need not and no other host reaches its peer port; open if they need not and may be
 	// anybody. Empty if that is not known.
 	PeerAuth string `json:"peerAuth"`
+	// Readiness is ReadyText if the member counts, so that another one may be stopped; else
+	// NotReadyText and the reason; empty if that is not known.
+	Readiness string `json:"readiness"`
+	// Term is the term that the member is in; 0 if that is not known.
+	Term uint64 `json:"term"`
 }
 
 const noAnswer = "no answer"
+
+// Answers reports whether the member has answered the one that reports.
+func (l ListedMember) Answers() bool {
+	switch l.State {
+	case noAnswer, "unknown", quorum.RoleApart:
+		return false
+	}
+	return true
+}
 
 // reportsKept is for how long a report is not requested again, however many clients query.
 const reportsKept = time.Second
@@ -176,6 +207,7 @@ const reportsKept = time.Second
 type memberReports struct {
 	turn    chan struct{} // capacity 1: full while the fields below are used
 	asked   time.Time
+	of      []Member // that were asked
 	answers map[quorum.MemberID]quorum.Report
 	details map[quorum.MemberID]*reported // of the answers
 	clients map[quorum.MemberID]string    // the last that was reported, without a wildcard
@@ -186,7 +218,7 @@ func newMemberReports() memberReports {
 }
 
 // MemberList are the members of the cluster, in ascending order. It requests reports that are older
-// than a second.
+// than a second, or of other members.
 func (s *Server) MemberList() []ListedMember {
 	list, _ := s.memberReports()
 	return list
@@ -197,8 +229,8 @@ func (s *Server) memberReports() ([]ListedMember, map[quorum.MemberID]*reported)
 	r := &s.reports
 	r.turn <- struct{}{}
 	defer func() { <-r.turn }()
-	members := s.membership().members
-	if time.Since(r.asked) > reportsKept {
+	members := s.present().members
+	if time.Since(r.asked) > reportsKept || !slices.Equal(r.of, members) {
 		var others []quorum.MemberID
 		for _, m := range members {
 			if id := quorum.MemberID(m.ID); id != s.replica.ID() {
@@ -215,19 +247,31 @@ func (s *Server) memberReports() ([]ListedMember, map[quorum.MemberID]*reported)
 				r.details[id] = &d
 			}
 		}
-		r.asked = time.Now()
+		r.asked, r.of = time.Now(), members
 	}
-	r.answers[s.replica.ID()] = quorum.Report{Role: s.mode(s.overview()), ClientAddr: s.ClientAddr().String(),
-		Protocol: s.replica.PeerStats().Version, PeerAuth: s.peerAuth.kind()}
+	own := quorum.Report{Role: s.mode(s.overview()), ClientAddr: s.ClientAddr().String(),
+		Protocol: s.replica.PeerStats().Version, PeerAuth: s.peerAuth.kind(), Ready: peer.IsNotReady}
+	if ready, why := s.Ready(); ready {
+		own.Ready = peer.IsReady
+	} else {
+		own.NotReady = why
+	}
+	r.answers[s.replica.ID()] = own
 	var list []ListedMember
 	for _, m := range members {
 		id := quorum.MemberID(m.ID)
 		l := Listed(m)
 		if report, ok := r.answers[id]; ok {
 			l.State, l.Protocol, l.PeerAuth = report.Role, report.Protocol, report.PeerAuth
+			l.Readiness = readinessText(report)
 			if addr := reachable(m, report.ClientAddr); addr != "" {
 				r.clients[id] = addr
 			}
+		}
+		if d := r.details[id]; d != nil {
+			l.Term, _ = strconv.ParseUint(d.Term, 10, 64) // 0 if it says something else
+		} else if id == s.replica.ID() {
+			l.Term = s.replica.Status().Term
 		}
 		if addr := r.clients[id]; addr != "" {
 			l.Clients = addr
@@ -267,14 +311,33 @@ func reachable(m Member, addr string) string {
 func (s *Server) membersText() string {
 	var b strings.Builder
 	for _, l := range s.MemberList() {
-		fmt.Fprintf(&b, "%d\t%s\t%s\t%s\t%s\t%d\t%s\n", l.ID, l.Role, l.State, l.Peers, l.Clients, l.Protocol, l.PeerAuth)
+		fmt.Fprintf(&b, "%d\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%d\n", l.ID, l.Role, l.State, l.Peers, l.Clients, l.Protocol, l.PeerAuth,
+			l.Readiness, l.Term)
 	}
 	return b.String()
 }
 
+// The ListedMember.Readiness of a member that counts, and the beginning of that of one that does
+// not, before the reason.
+const (
+	ReadyText    = "ready"
+	NotReadyText = "not ready: "
+)
+
+// readinessText is the readiness in a report, in one line.
+func readinessText(r quorum.Report) string {
+	switch r.Ready {
+	case peer.IsReady:
+		return ReadyText
+	case peer.IsNotReady:
+		return NotReadyText + strings.NewReplacer("\n", " ", "\t", " ").Replace(r.NotReady)
+	}
+	return ""
+}
+
 // ParseMembersText reads the answer to the four-letter word mbrs; false if it is none, or of a
-// member that is alone. Earlier versions have no Protocol or no PeerAuth; later ones may have more
-// fields.
+// member that is alone. Earlier versions have no Protocol or what follows it; later ones may
+// have more fields.
 func ParseMembersText(text string) (list []ListedMember, ok bool) {
 	for line := range strings.Lines(text) {
 		var l ListedMember
@@ -291,6 +354,12 @@ func ParseMembersText(text string) (list []ListedMember, ok bool) {
 		}
 		if len(f) > 6 {
 			l.PeerAuth = f[6]
+		}
+		if len(f) > 7 {
+			l.Readiness = f[7]
+		}
+		if len(f) > 8 {
+			_, _ = fmt.Sscan(f[8], &l.Term)
 		}
 		list = append(list, l)
 	}

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -18,8 +19,69 @@ import (
 	"lockkeeper/znode"
 )
 
-// A standalone member cannot become one of a cluster: reconfig says so as ZooKeeper does, and the
-// connection lives.
+// Members follow the files when they are restarted one after the other, and a server that stood
+// alone is the first of them.
+func TestMembersFollowTheFiles(t *testing.T) {
+	dir := t.TempDir()
+	var lines [5]string
+	var clients [5]int
+	for id := 1; id <= 4; id++ {
+		lines[id] = fmt.Sprintf("server.%d=127.0.0.1:%d:%d\n", id, freePort(t), freePort(t))
+		clients[id] = freePort(t)
+	}
+	members := map[int]*Server{}
+	restart := func(id int, list ...int) {
+		t.Helper()
+		if s := members[id]; s != nil {
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		data := filepath.Join(dir, fmt.Sprint(id))
+		if err := os.MkdirAll(data, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		writeFile(t, filepath.Join(data, "myid"), fmt.Sprintln(id))
+		text := ""
+		for _, n := range list {
+			text += lines[n]
+		}
+		s, err := Start(mustLoad(t, data+".cfg", "tickTime=2000\ninitLimit=10\nsyncLimit=5\ndataDir=%s\nclientPort=%d\nclientPortAddress=127.0.0.1\n%s", data, clients[id], text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = s.Close() })
+		members[id] = s
+	}
+	number := func(s *Server) int { return len(s.membership().members) }
+	restart(1)
+	await(t, "a server alone", members[1].Serving)
+	c := dialReal(t, members[1])
+	c.connect(10 * time.Second)
+	c.call(wire.OpCreate, create("/kept", []byte("data"), wire.ModePersistent))
+	for id := 1; id <= 3; id++ {
+		restart(id, 1, 2, 3)
+	}
+	for id := 1; id <= 3; id++ {
+		await(t, fmt.Sprintf("member %d of three", id), func() bool { return members[id].Serving() && number(members[id]) == 3 })
+	}
+	restart(4, 1, 2, 3, 4)
+	for id := 1; id <= 3; id++ {
+		restart(id, 1, 2, 3, 4)
+		await(t, fmt.Sprintf("member %d again", id), members[id].Serving)
+	}
+	for id := 1; id <= 4; id++ {
+		await(t, fmt.Sprintf("member %d of four", id), func() bool { return members[id].Serving() && number(members[id]) == 4 })
+		members[id].View(func(s *znode.Store) {
+			if _, ok := s.Node("/kept"); !ok {
+				t.Errorf("member %d has lost the data", id)
+			}
+		})
+	}
+}
+
+// A standalone member cannot become one of a cluster while it runs: reconfig says so as
+// ZooKeeper does, and the connection lives.
 func TestReconfigOfAStandaloneMember(t *testing.T) {
 	for enabled, want := range map[bool]wire.Code{false: wire.CodeReconfigDisabled, true: wire.CodeUnimplemented} {
 		c := dialReal(t, startReal(t, func(cfg *Config) { cfg.Reconfig, cfg.SkipACL = enabled, true }))
@@ -147,17 +209,19 @@ func TestNoticesOfOtherMembers(t *testing.T) {
 // line says that.
 func TestMembersTellWhereTheirClientsConnect(t *testing.T) {
 	members, ports := startCluster(t, "")
-	await(t, "a leader", func() bool { return members[0].Serving() && members[1].Serving() && members[2].Serving() })
+	for _, s := range members {
+		await(t, "the members to be ready", func() bool { ok, _ := s.Ready(); return ok })
+	}
 	newestProtocol := members[0].replica.PeerStats().Version
 	check := func(list []ListedMember, down int) {
 		t.Helper()
 		leaders := 0
 		for i, l := range list {
-			want := ListedMember{ID: uint8(i + 1), Role: "participant", State: l.State, Peers: fmt.Sprintf("127.0.0.1:%d", ports[i]), Clients: members[i].ClientAddr().String(), Protocol: newestProtocol, PeerAuth: "loopback"}
+			want := ListedMember{ID: uint8(i + 1), Role: "participant", State: l.State, Peers: fmt.Sprintf("127.0.0.1:%d", ports[i]), Clients: members[i].ClientAddr().String(), Protocol: newestProtocol, PeerAuth: "loopback", Readiness: ReadyText, Term: l.Term}
 			if i == down {
-				want.Protocol, want.PeerAuth = 0, ""
+				want.Protocol, want.PeerAuth, want.Readiness = 0, "", ""
 			}
-			if l != want || (l.State == noAnswer) != (i == down) {
+			if l != want || (l.Term == 0) != (i == down) || (l.State == noAnswer) != (i == down) {
 				t.Errorf("got %+v, want %+v", l, want)
 			}
 			if l.State == "leader" {

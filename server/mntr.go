@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"lockkeeper/internal/histogram"
+	"lockkeeper/server/console"
 	"lockkeeper/server/metrics"
 	"lockkeeper/session"
 )
@@ -22,7 +23,7 @@ func (s *Server) metrics(o overview) metrics.List {
 	ms = append(ms, metrics.Counter("log_descriptor_waits", "writes of the log that had to wait for a file descriptor",
 		peers.DescriptorWaits))
 	ms = append(ms, s.workMetrics()...)
-	ms = append(ms, raftMetrics(o)...)
+	ms = append(ms, s.raftMetrics(o)...)
 	if s.cfg.Standalone() {
 		return ms
 	}
@@ -309,8 +310,18 @@ func (s *Server) workMetrics() metrics.List {
 }
 
 // raftMetrics are where this member is in the log.
-func raftMetrics(o overview) metrics.List {
+func (s *Server) raftMetrics(o overview) metrics.List {
+	ready := 0
+	if ok, _ := s.Ready(); ok {
+		ready = 1
+	}
 	return metrics.List{
+		metrics.Gauge("member_ready", "1 if this member counts: it has applied what leaders have told it to be committed; 0 if it is behind, or "+
+			"knows no leader", ready),
+		metrics.Counter("snapshots_not_taken", "snapshots of a leader that this member could not take while it was behind",
+			s.replica.Measures().SnapshotsNotTaken.Load()),
+		metrics.Counter("snapshots_not_delivered", "snapshots of this leader that a member which is behind did not take",
+			s.replica.Measures().SnapshotsNotDelivered.Load()),
 		metrics.Gauge("raft_term", "the term that this member is in", o.status.Term),
 		metrics.Gauge("raft_last_log_index", "index of the last entry in this member's log", o.status.LastIndex),
 		metrics.Gauge("raft_commit_index", "index up to which this member knows entries to be committed", o.status.CommitIndex),
@@ -349,10 +360,15 @@ const (
 	pathLabelBytes = 200
 )
 
-// lockMetrics are those of the locks with the most waiters.
+// lockMetrics are those of the locks with the most waiters, and of deadlocks.
 func (s *Server) lockMetrics(now time.Time) (list metrics.List) {
 	seen := map[string]bool{}
-	for _, c := range s.Contended(contendedLocks) {
+	waits := console.Survey(s.replica.View, contendedLocks)
+	if waits.Known {
+		list = append(list, metrics.Gauge("lock_deadlocks", "deadlocks: sessions that wait for each other in a circle, over any number "+
+			"of locks; absent while too many contend to look for them", waits.Deadlocks))
+	}
+	for _, c := range waits.Contended {
 		path := strings.ToValidUTF8(c.Path[:min(len(c.Path), pathLabelBytes)], "\uFFFD")
 		if seen[path] { // another lock with the same beginning
 			continue

@@ -51,12 +51,13 @@ type Server struct {
 	door      *door     // of http and metricsPort
 	http      *httpPort // nil unless it is configured
 	recorder  *console.Recorder
-	console   *console.Console // nil without http
+	console   *console.Console
 	// reporting is replica, once what this member tells the others of itself is known.
 	reporting atomic.Pointer[quorum.Replica]
 	detailed  struct {
 		mu   sync.Mutex
 		at   time.Time
+		term uint64 // as of then
 		text []byte
 	}
 	// metricsPort is for Prometheus; nil unless it is configured.
@@ -69,8 +70,11 @@ type Server struct {
 
 	agreed atomic.Pointer[membership] // nil until this member has learned of one
 
-	traceMask atomic.Int64 // of gtmk and stmk
-	reports   memberReports
+	traceMask   atomic.Int64 // of gtmk and stmk
+	reports     memberReports
+	stopAnswers stopAnswers
+	stopping    chan struct{} // closed when the member begins to stop
+	leaving     atomic.Bool   // it moves its clients to others, and stops then
 	// listings holds one element for each listing that is being made or sent.
 	listings chan struct{}
 	// fences holds an element for the fence that looks at many contenders.
@@ -159,14 +163,14 @@ func start(ctx context.Context, cfg Config) (_ *Server, err error) {
 	}
 	cfg.MaxPeerCnxns = files.peers
 	s := &Server{
-		cfg:      cfg,
-		log:      cfg.Logger,
-		lines:    lines,
-		auditTo:  unbounded,
-		build:    BuildInfo().zooKeeperLine(),
-		started:  time.Now(),
-		failed:   make(chan struct{}),
-		reports:  newMemberReports(),
+		cfg:     cfg,
+		log:     cfg.Logger,
+		lines:   lines,
+		auditTo: unbounded,
+		build:   BuildInfo().zooKeeperLine(),
+		started: time.Now(),
+		failed:  make(chan struct{}),
+		reports: newMemberReports(), stopAnswers: stopAnswers{turn: make(chan struct{}, 1)}, stopping: make(chan struct{}),
 		listings: make(chan struct{}, listingsAtOnce), fences: make(chan struct{}, 1), pace: newPace(),
 	}
 	s.clocks = clockWatch{now: cfg.Now, log: loglimit.New(cfg.Logger)}
@@ -212,6 +216,7 @@ func start(ctx context.Context, cfg Config) (_ *Server, err error) {
 	if err != nil {
 		return nil, s.withAdvice(err)
 	}
+	s.console = s.newConsole()
 	s.sessions.Start(s.replica)
 	handshakes, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
@@ -375,6 +380,7 @@ func (s *Server) sessionConfig() session.Config {
 		Logger:        s.log,
 		Now:           s.cfg.Now,
 		Clock:         s.cfg.Clock,
+		Report:        s.report,
 	}
 	if s.audit != nil {
 		c.Audit = s.audit
@@ -505,7 +511,8 @@ func (s *Server) SecureClientAddr() net.Addr {
 	return s.port.secure.Addr()
 }
 
-// Serving reports whether clients are served: the member knows a leader.
+// Serving reports whether clients are served: the member knows a leader, and has caught up with one
+// since it started.
 func (s *Server) Serving() bool { return s.sessions.Serving() }
 
 // Status is the state of the replica and what it knows of the cluster.
@@ -575,12 +582,11 @@ func (s *Server) Close() error {
 }
 
 func (s *Server) stopOnce() error {
+	close(s.stopping)
 	s.auditMember("serverStop", session.AuditInvoked)
 	defer s.closeAudit()
 	s.port.stopAccepting()
-	if s.console != nil {
-		s.console.Close()
-	}
+	s.console.Close()
 	s.http.stop()
 	s.metricsPort.stop()
 	s.tls.stop()

@@ -123,6 +123,13 @@ func TestReadersHoldTheStateBriefly(t *testing.T) {
 			c.reply()
 		})
 	}
+	for _, report := range []string{"queues", "queues?under=/queue&limit=1000", "queues?from=/queue&offset=20000", "locks", "lock?path=/queue",
+		"history?path=/queue"} {
+		play("report "+report, func() {
+			c.put(c.request(wire.OpGetData, wire.PathWatchRequest{Path: "/zookeeper/api/v1/" + report})...)
+			c.reply()
+		})
+	}
 	t.Logf("the longest is %v, of %s", longest, at)
 	slices.Sort(late)
 	if len(late) > 0 {
@@ -132,7 +139,7 @@ func TestReadersHoldTheStateBriefly(t *testing.T) {
 
 // wordList are the four-letter words that read.
 var wordList = map[string]bool{"ruok": true, "isro": true, "srvr": true, "stat": true, "cons": true, "conf": true, "mntr": true,
-	"mbrs": true, "dirs": true, "wchs": true, "wchc": true, "wchp": true, "dump": true, "hash": true, "envi": true}
+	"mbrs": true, "mays": true, "dirs": true, "wchs": true, "wchc": true, "wchp": true, "dump": true, "hash": true, "envi": true}
 
 // fillState makes 50,000 nodes below one, 35,000 ephemeral ones in locks with many and with few
 // waiters, a quota, and 10,000 watches.
@@ -194,7 +201,8 @@ func viewPaths(t *testing.T, s *Server) (paths []string) {
 		t.Fatalf("the page of commands has %d: %s", len(paths), page)
 	}
 	for _, view := range []string{"cluster", "locks", "locks?search=l1", "locks?search=nothing", "locks?sort=waiting&offset=8000", "lock?path=/queue",
-		"lock?path=/queue&offset=20000", "history?path=/queue", "history?path=/locks/l7", "trouble", "sessions", "sessions?search=127",
+		"lock?path=/queue&offset=20000", "history?path=/queue", "history?path=/locks/l7", "trouble", "queues",
+		"queues?from=/queue&offset=20000", "sessions", "sessions?search=127",
 		"sessions?offset=3", "node?path=/wide", "node?path=/queue/x-lock-0000000001", "children?path=/wide", "children?path=/wide&offset=40000",
 		"whoami"} {
 		paths = append(paths, "/api/v1/"+view)

@@ -13,8 +13,9 @@ import (
 	"lockkeeper/znode"
 )
 
-// ErrNotServing says that this member has no leader; the client should try another one.
-var ErrNotServing = errors.New("session: no leader")
+// ErrNotServing says that this member has no leader, or has not caught up with it since it started;
+// the client should try another one.
+var ErrNotServing = errors.New("session: no leader, or not caught up with it")
 
 // errAhead says that the client has seen later state than this member has.
 var errAhead = errors.New("session: client is ahead of this member")
@@ -58,6 +59,9 @@ func (m *Manager) Connect(ctx context.Context, req *wire.ConnectRequest, addr ne
 	// A client that waits longer than this is served sooner by another member.
 	ctx, cancel := context.WithTimeout(ctx, min(timeout/3, m.cfg.Tick))
 	defer cancel()
+	if err := m.awaitJoined(ctx); err != nil {
+		return nil, nil, err
+	}
 	if err := m.catchUp(ctx, req.LastZxidSeen); err != nil {
 		return nil, nil, err
 	}
@@ -73,6 +77,27 @@ func (m *Manager) Connect(ctx context.Context, req *wire.ConnectRequest, addr ne
 		m.stats.Updates.ObserveSince(began)
 	}
 	return s, resp, err
+}
+
+// joinWait is how long a member that has just started may take to catch up with the leader that it
+// has learned of, before handshakes are refused: another member serves the client sooner.
+const joinWait = 500 * time.Millisecond
+
+// awaitJoined waits until this member has caught up with a leader since it started. Errors:
+// ErrNotServing, those of ctx.
+func (m *Manager) awaitJoined(ctx context.Context) error {
+	for !m.joined() {
+		if since, ok := m.replica.LeaderKnown(); ok && time.Since(since) > joinWait {
+			return ErrNotServing
+		}
+		select {
+		case <-m.replica.CaughtUp():
+		case <-time.After(joinWait / 10):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
 }
 
 // catchUp waits until this member has applied what the client has seen elsewhere. Most often that

@@ -141,6 +141,13 @@ func (r *replica) MayExist(ctx context.Context, claims []znode.Claim) (exist []b
 
 func (r *replica) ClockMs() int64 { return time.Since(r.began).Milliseconds() }
 
+// CaughtUp implements Replica.
+func (r *replica) CaughtUp() <-chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}
+
 func (r *replica) LeaderKnown() (time.Time, bool) {
 	r.ctl.Lock()
 	defer r.ctl.Unlock()

@@ -42,6 +42,9 @@ type Replica interface {
 	ClockMs() int64
 	// LeaderKnown reports whether this member knows a leader, and since when that has been so.
 	LeaderKnown() (since time.Time, ok bool)
+	// CaughtUp is closed when this member has applied, for the first time since it started, all
+	// that a leader has said to be committed.
+	CaughtUp() <-chan struct{}
 }
 
 // Config describes a Manager. Zero values of durations and limits are replaced by ZooKeeper's
@@ -98,6 +101,9 @@ type Config struct {
 	// RateQuotas bound what each tenant may ask of this member. The first that fits counts.
 	RateQuotas []RateQuota
 	Audit      Auditor // nil: there is no audit log
+	// Report makes the report with a name (see reportPrefix) for a client with these identities. It
+	// may take long; nil: there are none.
+	Report func(ctx context.Context, name string, ids []znode.Identity) ([]byte, wire.Code)
 	// Now is the wall clock, used for session ids and statistics only. nil means time.Now.
 	Now func() time.Time
 	// Clock is what leases and the expiry of sessions count by; nil means Go's monotonic clock,
@@ -265,10 +271,21 @@ func (m *Manager) Close() {
 // SetOutstanding replaces Limits.Outstanding.
 func (m *Manager) SetOutstanding(n int) { m.throttle.setOutstanding(n) }
 
-// Serving reports whether this member knows a leader.
+// Serving reports whether this member serves clients: it knows a leader, and has caught up with one
+// since it started.
 func (m *Manager) Serving() bool {
 	_, ok := m.replica.LeaderKnown()
-	return ok
+	return ok && m.joined()
+}
+
+// joined reports whether this member has caught up with a leader since it started.
+func (m *Manager) joined() bool {
+	select {
+	case <-m.replica.CaughtUp():
+		return true
+	default:
+		return false
+	}
 }
 
 // since is the present instant in nanoseconds on the clock that counts suspends; never 0.

@@ -203,6 +203,11 @@ func (s *Session) admit(p *pending) error {
 		}
 	}
 	s.ignoring = p.last || p.req.Op == wire.OpCloseSession
+	if _, is := s.reportOf(p); is {
+		if err := s.awaitEmpty(); err != nil {
+			return err
+		}
+	}
 	if p.seq != 0 {
 		return s.submitWrite(p)
 	}
@@ -219,7 +224,7 @@ func (s *Session) admit(p *pending) error {
 	s.mu.Unlock()
 	// The queue is empty (or p is a ping), and only this goroutine adds to it.
 	p.own = true
-	if p.code != wire.CodeOK || !s.executeLong(p) {
+	if p.code != wire.CodeOK || !s.executeReport(p) && !s.executeLong(p) {
 		s.m.replica.View(func(store *znode.Store) { s.execute(store, p) })
 	}
 	if p.large > 0 || p.heavy > 0 {

@@ -110,6 +110,9 @@ func epoch(path string) (int64, error) {
 type Options struct {
 	// Extended is whether ZooKeeper ran with extendedTypesEnabled: see KindOf.
 	Extended bool
+	// NoTTL says that ZooKeeper certainly ran without it. If that is not known, nodes with the
+	// owner of a TTL node are refused with ErrTTL.
+	NoTTL bool
 	// TrustEmpty accepts logs without a snapshot (snapshot.trust.empty).
 	TrustEmpty bool
 	// EachTxn, unless nil, is called with each transaction that is applied.
@@ -161,11 +164,18 @@ func Load(f *Files, o Options) (*State, *Report, error) {
 			return nil, r, &DamageError{File: r.Snapshot.Path, Reason: fmt.Sprintf("node %q has an ACL that is not there", path)}
 		}
 	}
+	if marked := s.markedTTL(); len(marked) > 0 && !o.Extended && !o.NoTTL {
+		return nil, r, fmt.Errorf("zkdata: %w: %d of them, %q for one", ErrTTL, len(marked), marked[0])
+	}
 	if dead := s.BuryDead(o.Extended); len(dead) > 0 {
 		r.notice("%d ephemeral nodes belong to sessions that have ended, and are left out, %q among them", len(dead), dead[0])
 	}
 	return s, r, nil
 }
+
+// ErrTTL says that there are nodes with the owner of a TTL node, and that it is not known whether
+// ZooKeeper ran with extendedTypesEnabled: without it they are of sessions that have ended.
+var ErrTTL = errors.New("there are nodes with the mark of a TTL node")
 
 // ErrNoSnapshot says that a directory has logs and no snapshot, which ZooKeeper does not start with
 // either.
@@ -310,7 +320,8 @@ func (l *loader) log(file File, s *State, after wire.Zxid) error {
 	case tornHeader:
 		l.report.notice("%s: %s; nothing is missing for it, though ZooKeeper itself would not start", file.Path, torn)
 	default:
-		l.report.notice("%s: %s; it was never acknowledged, and is left out, as ZooKeeper does", file.Path, torn)
+		l.report.notice("%s: %s, and nothing follows it; a crash leaves that of a transaction that was not acknowledged, and it is left "+
+			"out, as ZooKeeper does. After a clean stop it is damage", file.Path, torn)
 	}
 	return nil
 }

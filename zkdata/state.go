@@ -238,6 +238,16 @@ func (s *State) BuryDead(extended bool) (removed []string) {
 	return removed
 }
 
+// markedTTL are the nodes with the owner of a TTL node, which is that of no session that lives.
+func (s *State) markedTTL() (paths []string) {
+	for _, owner := range slices.Sorted(maps.Keys(s.ephemerals)) {
+		if _, alive := s.Sessions[wire.SessionID(owner)]; !alive && KindOf(owner, true) == TTL {
+			paths = append(paths, s.Ephemerals(owner)...)
+		}
+	}
+	return paths
+}
+
 // Kind is how long a node lives.
 type Kind uint8
 

@@ -150,22 +150,19 @@ func (l *LogReader) record() ([]byte, error) {
 }
 
 // cut judges a record that is not whole: length bytes were announced, and l.buf has what there is
-// of them and of the byte behind. A crash leaves one, with nothing behind it, or what was written
-// with it and reached the disk first. A wrong length looks the same and hides acknowledged
-// transactions, which ZooKeeper then forgets: but then another record begins elsewhere than where
-// this one ends.
+// of them and of the byte behind. A crash leaves one with nothing behind it. If whole records
+// follow, transactions would be missing which may have been acknowledged, though ZooKeeper goes on
+// without them: its bytes were damaged, or its length, or a crash left a part of several that were
+// written together. That cannot be told apart.
 func (l *LogReader) cut(length int32, why string) error {
 	if _, err := io.CopyN(&l.buf, l.r, maxTornBytes); err != nil && err != io.EOF {
 		return fmt.Errorf("zkdata: read %s: %w", l.name, err)
 	}
-	b, behind := l.buf.Bytes(), int(length)+1
+	b := l.buf.Bytes()
 	for at := 1; at < len(b); at++ {
-		switch n := wholeRecord(b[at:]); {
-		case n == 0:
-		case at == behind:
-			behind += n
-		default:
-			return l.damage(fmt.Sprintf("a record of %d bytes %s, and another record begins %d bytes behind its start", length, why, at+recordHead))
+		if wholeRecord(b[at:]) > 0 {
+			return l.damage(fmt.Sprintf("a record of %d bytes %s, and another record begins %d bytes behind its start: that one may have been "+
+				"acknowledged, and ZooKeeper forgets it", length, why, at+recordHead))
 		}
 	}
 	l.torn = fmt.Sprintf("the record at byte %d %s", l.offset, why)

@@ -269,8 +269,9 @@ func TestWrongLength(t *testing.T) {
 	}
 }
 
-// What was written with a torn record may have reached the disk before it: it goes with it.
-func TestTornBatch(t *testing.T) {
+// A record that is not whole, with whole ones behind it, hides what may have been acknowledged.
+// ZooKeeper takes it for the end of the log.
+func TestDamagedRecordHidesNothing(t *testing.T) {
 	f, err := List(copyRecorded(t), "")
 	if err != nil {
 		t.Fatal(err)
@@ -281,9 +282,16 @@ func TestTornBatch(t *testing.T) {
 	}
 	ends := recordEnds(t, log)
 	torn := len(ends) - 4
-	clear(log[ends[torn]+20 : ends[torn+1]])
-	if n, err := countRecords(log); n != torn || err != nil {
-		t.Errorf("%d records before the torn one, instead of %d, and %v", n, torn, err)
+	for name, damage := range map[string]func([]byte){
+		"a part was never written": func(record []byte) { clear(record[20:]) },
+		"its end is another byte":  func(record []byte) { record[len(record)-1] = 'C' },
+	} {
+		damaged := bytes.Clone(log)
+		damage(damaged[ends[torn]:ends[torn+1]])
+		n, err := countRecords(damaged)
+		if n != torn || !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "may have been acknowledged") {
+			t.Errorf("%s: %d records before it, instead of %d, and %v", name, n, torn, err)
+		}
 	}
 }
 

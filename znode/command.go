@@ -37,7 +37,8 @@ const (
 	KindSync Kind = 7
 	// KindMembers makes the members in Body, a config text, those of the cluster if none are known
 	// yet. Later it may only change their addresses, and nothing once reconfig is enabled: see
-	// Store.Members.
+	// Store.Members. With a Seq, a number with the top bit set, it begins a change to the members
+	// in Body, as long as reconfig never was enabled.
 	KindMembers Kind = 8
 	// KindReconfig begins a change of the members that a member itself has requested: Body is a
 	// reconfig request. Seq is a random number with the top bit set, as in

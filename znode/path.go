@@ -81,14 +81,6 @@ func split(path string) (parent, name string, ok bool) {
 // name.
 const sequenceDigits = 10
 
-// SequentialBase returns the name of a sequential node as its creator requested it: without the
-// number at its end. ok is false if the name does not end in such a number.
-func SequentialBase(name string) (base string, ok bool) {
-	cut := max(len(name)-sequenceDigits, 0)
-	number := name[cut:]
-	return name[:cut], len(number) == sequenceDigits && strings.Trim(number, "0123456789") == ""
-}
-
 // parentOf returns the path of the parent of a valid path other than the root.
 func parentOf(path string) string { return path[:max(strings.LastIndexByte(path, '/'), 1)] }
 

@@ -30,6 +30,14 @@ type Change struct {
 	Members    []Member // as they are to be, in ascending order
 }
 
+// fileGeneration is the Generation of a change that configuration files have asked for: it has no
+// session, and KindReconfig none.
+const fileGeneration = 1
+
+// FromFiles reports whether configuration files have asked for the change (KindMembers with a Seq).
+// It leaves the version of the members at 0: it is not one of reconfig.
+func (ch *Change) FromFiles() bool { return ch.Session == 0 && ch.Generation == fileGeneration }
+
 // Is reports whether c is the command that began the change, or one that ends it.
 func (ch *Change) Is(c *Command) bool {
 	return ch.Session == c.Session && ch.Generation == c.Generation && ch.Seq == c.Seq
@@ -45,13 +53,20 @@ func (s *Store) Change() *Change { return s.membership.change }
 
 // setMembers takes the members from the leader's configuration. Once reconfig is enabled that only
 // happens at the first start: from then on only reconfig changes them.
-func (s *Store) setMembers(body []byte) {
-	ms, _, err := ParseConfigText(string(body))
+func (s *Store) setMembers(c *Command, r *Result) {
+	ms, _, err := ParseConfigText(string(c.Body))
 	m := &s.membership
 	if err != nil || len(ms) == 0 || m.change != nil {
 		return
 	}
-	if m.members == nil || s.tx.flags&Reconfig == 0 && sameVotes(m.members, ms) {
+	if c.Seq != 0 {
+		if s.tx.flags&Reconfig == 0 && m.version == 0 && m.members != nil && Voters(ms) > 0 && !SameVotes(m.members, ms) {
+			m.change = &Change{Generation: fileGeneration, Seq: c.Seq, Members: ms}
+			r.Deferred = true
+		}
+		return
+	}
+	if m.members == nil || s.tx.flags&Reconfig == 0 && SameVotes(m.members, ms) {
 		m.members = ms
 	}
 	if s.tx.flags&Reconfig != 0 && m.version == 0 {
@@ -79,9 +94,9 @@ func (s *Store) showMembers() {
 	}
 }
 
-// sameVotes reports whether two memberships have the same members in the same roles, whatever their
+// SameVotes reports whether two memberships have the same members in the same roles, whatever their
 // addresses. Both are in ascending order.
-func sameVotes(a, b []Member) bool {
+func SameVotes(a, b []Member) bool {
 	return slices.EqualFunc(a, b, func(x, y Member) bool { return x.ID == y.ID && x.Observer == y.Observer })
 }
 
@@ -139,12 +154,15 @@ func (s *Store) reconfigured(c *Command, r *Result) {
 		r.Status = Duplicate
 		return
 	}
-	next := m.change.Members
+	ended := m.change
 	m.change = nil
 	if r.Code = wire.Code(c.TimeoutMs); r.Code != wire.CodeOK {
 		return
 	}
-	m.members, m.version = next, s.tx.zxid
+	m.members = ended.Members
+	if !ended.FromFiles() {
+		m.version = s.tx.zxid
+	}
 	s.showMembers()
 }
 

@@ -178,7 +178,7 @@ func (s *Store) dispatch(c *Command, r *Result) {
 	case KindCluster:
 		s.nameCluster(c.Body)
 	case KindMembers:
-		s.setMembers(c.Body)
+		s.setMembers(c, r)
 	case KindReconfig:
 		s.tx.ids = append(s.tx.ids, Identity{Scheme: schemeSuper}) // a member may do everything
 		r.Code = s.reconfig(c, r)

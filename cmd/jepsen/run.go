@@ -47,7 +47,8 @@ func runRun(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	c := newCommandLine("run", runAbout, nemesisHelp()+runExits)
 	workloads := c.String("workload", "lock", "what clients do, `name,name`: "+strings.Join(workload.Names(), ", ")+
 		"; all is all of these.\n"+
-		"And "+workload.Libraries+": kazoo, Curator and go-zookeeper, which have to be installed, take locks")
+		"And "+workload.Libraries+": kazoo, Curator and go-zookeeper, which have to be installed, take locks;\n"+
+		workload.Hold+": holders keep their locks for long, for the nemesis lone-leader")
 	nemeses := c.String("nemesis", "partition,kill,pause", "what breaks, `name,name`, or all; \"\" for nothing")
 	c.IntVar(&t.Members, "members", t.Members, fmt.Sprintf("how many members, 1 to %d", jepsen.MaxHosts))
 	c.DurationVar(&t.Time, "time", t.Time, "for how long things break")
@@ -62,6 +63,8 @@ func runRun(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	c.StringVar(&t.Network, "network", t.Network,
 		"namespace (needs root), proxy, or auto: namespaces where they can be had and\n"+
 			"can do what the nemeses need, else TCP proxies")
+	c.StringVar(&t.Mutation, "mutation", "", "plant the `bug` in the recipes of the clients; needs a jepsen that was built\n"+
+		"with -tags mutants")
 	l.define(c, "the `name` of the server: lockkeeper, or zookeeper to compare (Debian's package)")
 	status, ok := c.parse(args, stdout, stderr, func() error {
 		t.Workloads, t.Nemeses = words(*workloads), words(*nemeses)

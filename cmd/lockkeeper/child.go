@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"runtime"
 	"slices"
 	"time"
 
@@ -23,11 +22,15 @@ const (
 	exitNotFound = 127 // the command was not found
 )
 
-// child is the command that is run while a lock is held.
+// child is the command that is run while a lock is held, with all processes that it starts.
 type child struct {
-	cmd   *exec.Cmd
-	group bool          // it leads a process group of its own
-	done  chan struct{} // closed when it has ended
+	family                     // how the platform runs them
+	group        bool          // the command leads a process group of its own
+	ended        chan struct{} // closed when the command has ended
+	done         chan struct{} // closed when none of its processes is left, too
+	status       int           // of the command, as shells have it; once ended is closed
+	askedToEnd   bool          // a signal was forwarded that ends all
+	askedByCtrlC bool          // SIGINT was forwarded
 }
 
 // catch sends the signals that this process gets to a channel, until the end of the process. Those
@@ -45,28 +48,13 @@ func catch() <-chan os.Signal {
 // startChild starts a command. Its input and outputs are ours.
 //
 // Without a terminal it leads a process group of its own, so that a signal reaches what it has
-// started, too. On a terminal it stays in ours, where Ctrl-C and Ctrl-Z find it. If dieWithUs, the
-// kernel kills it when this process is killed: otherwise it would go on without the lock.
+// started, too. On a terminal it stays in ours, where Ctrl-C and Ctrl-Z find it. If dieWithUs, it
+// and all that it has started are killed when this process is killed: otherwise they would go on
+// without the lock.
 func startChild(args, environment []string, dieWithUs bool) (*child, error) {
-	c := &child{cmd: exec.Command(args[0], args[1:]...), done: make(chan struct{}),
+	c := &child{ended: make(chan struct{}), done: make(chan struct{}),
 		group: !term.IsTerminal(int(os.Stdin.Fd()))}
-	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	c.cmd.Env = append(os.Environ(), environment...)
-	c.cmd.SysProcAttr = childAttributes(c.group, dieWithUs)
-	started := make(chan error)
-	go func() {
-		// The kernel takes the end of the thread that started it for our end.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		if err := c.cmd.Start(); err != nil {
-			started <- err
-			return
-		}
-		started <- nil
-		_ = c.cmd.Wait() // ProcessState has the outcome
-		close(c.done)
-	}()
-	return c, <-started
+	return c, c.start(args, append(os.Environ(), environment...), dieWithUs)
 }
 
 // cannotStart is the exit status for a command that does not start.
@@ -77,50 +65,59 @@ func cannotStart(err error) exitStatus {
 	return exitCannot
 }
 
-func (c *child) signal(s os.Signal) {
-	// It may just have ended.
-	if c.group {
-		_ = signalGroup(c.cmd.Process, s)
-	} else {
-		_ = c.cmd.Process.Signal(s)
-	}
-}
-
-// forward sends a signal that this process got to the command. The terminal sends its signals to
-// the command itself.
+// forward sends a signal that this process got to the command, unless that has ended. The terminal
+// sends its signals to the command itself.
 func (c *child) forward(s os.Signal) {
+	if _, ok := interrupts(s); ok {
+		c.askedByCtrlC = c.askedByCtrlC || s == os.Interrupt
+		c.askedToEnd = c.askedToEnd || slices.Contains(endsAll, s)
+	}
 	if c.group || !slices.Contains(fromTerminal, s) {
 		c.signal(s)
 	}
 }
 
-// kill ends the command: it may do so itself for the time of grace. signals are forwarded
-// meanwhile.
-func (c *child) kill(grace time.Duration, signals <-chan os.Signal) {
+// wasAskedToEnd says whether the command has ended because somebody wanted all of it to end. A
+// program may catch SIGINT and go on.
+func (c *child) wasAskedToEnd() bool {
+	return c.askedToEnd || c.askedByCtrlC && c.status > exitSignal
+}
+
+// killPause is the time between two looks for processes that are to be killed: those that run
+// start others meanwhile.
+const killPause = 10 * time.Millisecond
+
+// stubborn is after how long without an effect of SIGKILL there is a message.
+const stubborn = 3 * time.Second
+
+// kill ends the command and all that it has started: they may do so themselves for the time of
+// grace. signals are forwarded meanwhile. It returns when none is left; tell is called once if that
+// takes long.
+func (c *child) kill(grace time.Duration, signals <-chan os.Signal, tell func()) {
 	for _, s := range askToEnd {
-		c.signal(s)
+		c.signalAll(s)
 	}
 	timer := time.NewTimer(grace)
 	defer timer.Stop()
-	for {
+	for over := false; !over; {
 		select {
 		case <-c.done:
-			c.signal(os.Kill) // what is left of its group
 			return
 		case s := <-signals:
 			c.forward(s)
 		case <-timer.C:
-			c.signal(os.Kill)
-			<-c.done
-			return
+			over = true
 		}
 	}
-}
-
-// status is the exit status of a command that has ended, as shells have it.
-func (c *child) status() int {
-	if n, ok := endedBySignal(c.cmd.ProcessState); ok {
-		return exitSignal + n
+	late := time.After(stubborn)
+	for {
+		c.signalAll(os.Kill)
+		select {
+		case <-c.done:
+			return
+		case <-late:
+			tell()
+		case <-time.After(killPause):
+		}
 	}
-	return c.cmd.ProcessState.ExitCode()
 }

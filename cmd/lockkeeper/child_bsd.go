@@ -4,5 +4,11 @@ package main
 
 import "syscall"
 
-// childAttributes cannot tie a command to our life: only Linux can.
-func childAttributes(group, _ bool) *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: group} }
+// becomeReaper reports that nobody can inherit others' children: only Linux can.
+func becomeReaper() bool { return false }
+
+// dieWithParent does nothing: only Linux can.
+func dieWithParent(*syscall.SysProcAttr) {}
+
+// descendants are not known.
+func descendants(int) []familyProcess { return nil }

@@ -33,6 +33,7 @@ type clusterCommand struct {
 	args    []string
 	http    string
 	timeout time.Duration
+	force   bool
 }
 
 func (c *clusterCommand) flags(fs *flag.FlagSet) {
@@ -43,6 +44,7 @@ func (c *clusterCommand) flags(fs *flag.FlagSet) {
 			"(default: the host of the first of -servers, port 8080)")
 	durationVar(fs, &c.timeout, "timeout", clusterPatience,
 		"`d` how long to try (default 2m30s, but not at all if nobody listens at any address)")
+	fs.BoolVar(&c.force, "force", false, "add: keep a member that has never answered the others, instead of taking it back")
 }
 
 func (c *clusterCommand) run(e env, args []string) error {
@@ -252,7 +254,8 @@ func (c *clusterCommand) change(joining, leaving []string) error {
 	}
 	defer cl.Close()
 	if len(before) == 0 {
-		return errors.New("this server stands alone: it is no member of a cluster, and cannot become one with its data")
+		return errors.New("this server stands alone: it is no member of a cluster. Start it with the server lines of one, and it begins that " +
+			"with its data (docs/cluster.md)")
 	}
 	for _, id := range leaving {
 		if !slices.ContainsFunc(before, func(m server.Member) bool { return strconv.Itoa(int(m.ID)) == id }) {
@@ -263,19 +266,157 @@ func (c *clusterCommand) change(joining, leaving []string) error {
 	if err != nil {
 		return fmt.Errorf("the version of the list of members: %w", err)
 	}
+	conn := cl.Conn().(*zk.Conn)
+	if len(joining) > 0 {
+		c.tellWaiting(joining)
+	}
 	err = within(ctx, func() error {
-		_, err := cl.Conn().(*zk.Conn).IncrementalReconfig(joining, leaving, from)
+		_, err := conn.IncrementalReconfig(joining, leaving, from)
 		return err
 	})
 	if err != nil {
 		return c.explain(err, before, joining, leaving)
 	}
+	list := c.membersAfter(ctx, conn, joining)
+	if silent := silentOf(list, joining); len(silent) > 0 && !c.force {
+		return c.takeBack(ctx, conn, before, joining, silent)
+	}
 	words := "removed " + strings.Join(leaving, ", ")
 	if len(joining) > 0 {
 		words = "added " + strings.Join(joining, ", ")
 	}
-	c.say("changed", words)
+	voters, live, text := tolerance(list)
+	c.say("changed", words+". "+text, "voters", voters, "live", live)
 	return nil
+}
+
+// tellWaiting says what add waits for.
+func (c *clusterCommand) tellWaiting(joining []string) {
+	for _, line := range joining {
+		if ms, _, err := server.ParseConfigText(line); err == nil {
+			c.say("waiting", fmt.Sprintf("waiting for the leader to reach %s at %s, send it the data and give it its place",
+				ms[0].Key(), ms[0].PeerAddr()))
+		}
+	}
+}
+
+// reportPatience is how long members that were added have to be seen by the one that reports: it
+// queries the others once a second.
+const reportPatience = 3 * time.Second
+
+// membersAfter are the members after a change, as one of them sees them: when it has heard from all
+// that are joining, or else after reportPatience.
+func (c *clusterCommand) membersAfter(ctx context.Context, conn *zk.Conn, joining []string) (list []server.ListedMember) {
+	ctx, cancel := context.WithTimeout(ctx, reportPatience)
+	defer cancel()
+	for {
+		var ms []server.Member
+		if data, _, err := conn.Get("/zookeeper/config"); err == nil {
+			ms, _, _ = server.ParseConfigText(string(data))
+		}
+		now, ok := server.ParseMembersText(c.fourLetters(ctx, conn.Server(), "mbrs"))
+		if !ok && len(ms) > 0 {
+			now = c.queryEach(ctx, ms) // it does not have mbrs
+		}
+		same := slices.EqualFunc(now, ms, func(r server.ListedMember, m server.Member) bool { return r.ID == m.ID && r.Peers == m.PeerAddr() })
+		if same && len(ms) > 0 {
+			list = now
+			if len(silentOf(list, joining)) == 0 {
+				return list
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return list
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+// silentOf are the members that are joining and do not answer those of the list, or are not in it.
+func silentOf(list []server.ListedMember, joining []string) (silent []server.Member) {
+	for _, line := range joining {
+		ms, _, err := server.ParseConfigText(line)
+		if err != nil {
+			continue
+		}
+		i := slices.IndexFunc(list, func(l server.ListedMember) bool { return l.ID == ms[0].ID })
+		if i < 0 || list[i].Peers != ms[0].PeerAddr() || !list[i].Answers() {
+			silent = append(silent, ms[0])
+		}
+	}
+	return silent
+}
+
+// tolerance says how many voters there are and answer, and how many more may fail.
+func tolerance(list []server.ListedMember) (voters, live int, text string) {
+	var silent []string
+	for _, l := range list {
+		if l.Role != "participant" {
+			continue
+		}
+		voters++
+		if l.Answers() {
+			live++
+		} else {
+			silent = append(silent, fmt.Sprintf("%d (%s)", l.ID, l.Peers))
+		}
+	}
+	if voters == 0 {
+		return 0, 0, "The members do not say how they are: see 'cluster list'"
+	}
+	text = fmt.Sprintf("%d voters, %d of them answer: ", voters, live)
+	switch spare := live - (voters/2 + 1); {
+	case spare > 0:
+		text += fmt.Sprintf("%d more may fail", spare)
+	case spare == 0:
+		text += "none may fail"
+	default:
+		text += "they are no majority"
+	}
+	if len(silent) > 0 {
+		text += "; no answer from member " + strings.Join(silent, ", ")
+	}
+	return voters, live, text
+}
+
+// takeBack undoes an addition whose new members have never answered: as voters they would only take
+// away from what may fail. The error says what came of it.
+func (c *clusterCommand) takeBack(ctx context.Context, conn *zk.Conn, before []server.Member, joining []string, silent []server.Member) error {
+	var rejoin, leave, names []string
+	for _, m := range silent {
+		names = append(names, fmt.Sprintf("%s at %s", m.Key(), m.PeerAddr()))
+	}
+	for _, line := range joining {
+		ms, _, err := server.ParseConfigText(line)
+		if err != nil {
+			return err
+		}
+		if i := slices.IndexFunc(before, func(m server.Member) bool { return m.ID == ms[0].ID }); i >= 0 {
+			rejoin = append(rejoin, before[i].String())
+		} else {
+			leave = append(leave, strconv.Itoa(int(ms[0].ID)))
+		}
+	}
+	why := fmt.Errorf("no answer from %s: start the member first, and compare its address and its peer secret with those of the others",
+		strings.Join(names, ", "))
+	data, _, err := conn.Get("/zookeeper/config")
+	if err == nil {
+		var version string
+		if _, version, err = server.ParseConfigText(string(data)); err == nil {
+			var from int64
+			if from, err = strconv.ParseInt(version, 16, 64); err == nil {
+				err = within(ctx, func() error {
+					_, err := conn.IncrementalReconfig(rejoin, leave, from)
+					return err
+				})
+			}
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("%w. It IS a member now, because taking it back failed (%v): 'cluster remove' it, or start it", why, err)
+	}
+	return fmt.Errorf("%w. The members are as they were before. With -force it stays a member", why)
 }
 
 // explain formats an error of reconfig.

@@ -93,8 +93,14 @@ func TestClusterCommands(t *testing.T) {
 	const auth = "-auth=super:pw"
 	refused("-auth must be the super user", "remove", "3")
 	refused("there is no member 9", "remove", "9", auth)
+	refused("no answer from server.4 at 127.0.0.1:"+strconv.Itoa(all[3].PeerPort), "add", all[3].String(), auth)
+	if text := ok("list"); strings.Contains(text, "no answer") || strings.Count(text, "participant") != 3 {
+		t.Errorf("after a member that never answered:\n%s", text)
+	}
 	running = append(running, start(3, all))
-	ok("add", all[3].String(), auth)
+	if text := ok("add", all[3].String(), auth); !strings.Contains(text, "4 voters, 4 of them answer: 1 more may fail") {
+		t.Error(text)
+	}
 	await(t, "the new member to know of itself", func() bool { ms, _ := running[3].Replica().Members(); return len(ms) == 4 })
 	http := fmt.Sprintf("-http=127.0.0.1:%d", ports[3])
 	refused("WRITE on /zookeeper/config is needed", "transfer-leader", http)
@@ -111,6 +117,32 @@ func TestClusterCommands(t *testing.T) {
 	ok("remove", "server.4", auth)
 	if text := ok("list", "-json"); strings.Count(text, `"role":"participant"`) != 2 {
 		t.Error(text)
+	}
+}
+
+// What a change leaves is said in members that may fail.
+func TestTolerance(t *testing.T) {
+	list := func(states ...string) (all []server.ListedMember) {
+		for i, state := range states {
+			role, state, _ := strings.Cut(state, "/")
+			all = append(all, server.ListedMember{ID: uint8(i + 1), Role: role, State: state, Peers: fmt.Sprintf("h%d:1", i+1)})
+		}
+		return all
+	}
+	const leads, follows, silent = "participant/leader", "participant/follower", "participant/no answer"
+	for want, states := range map[string][]string{
+		"3 voters, 3 of them answer: 1 more may fail":                                      {leads, follows, follows},
+		"4 voters, 3 of them answer: none may fail; no answer from member 4 (h4:1)":        {leads, follows, follows, silent},
+		"2 voters, 1 of them answer: they are no majority; no answer from member 2 (h2:1)": {leads, silent, "observer/observer"},
+		"The members do not say how they are: see 'cluster list'":                          nil,
+	} {
+		if _, _, got := tolerance(list(states...)); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	lines := []string{"server.1=h1:1:2;3", "server.2=other:1:2;3", "server.3=h3:1:2;3", "server.4=h4:1:2;3"}
+	if got := fmt.Sprint(silentOf(list(leads, follows, silent), lines)); strings.Contains(got, "server.1") || strings.Count(got, "server.") != 3 {
+		t.Error(got)
 	}
 }
 

@@ -44,8 +44,13 @@ func (c *configCommand) run(e env, args []string) error {
 	if err != nil && !errors.As(err, new(zoocfg.Faults)) {
 		return err // the file cannot be read
 	}
+	notices := cfg.Notices()
 	if err == nil && !c.elsewhere {
-		err = server.CheckFiles(cfg)
+		more, dataErr := server.CheckData(cfg)
+		notices = append(notices, more...)
+		if all := append(faultsOf(server.CheckFiles(cfg)), faultsOf(dataErr)...); len(all) > 0 {
+			err = all
+		}
 	}
 	var found []finding
 	faults := 0
@@ -57,7 +62,7 @@ func (c *configCommand) run(e env, args []string) error {
 		found = append(found, finding{"fault", f.File, f.Line, f.Key, f.Reason, f.Error()})
 	}
 	warnings := 0
-	for _, n := range cfg.Notices() {
+	for _, n := range notices {
 		level := "note"
 		if n.Level >= slog.LevelWarn {
 			level = "warning"

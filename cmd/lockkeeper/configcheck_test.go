@@ -66,7 +66,7 @@ func TestConfigCheck(t *testing.T) {
 		}
 	}
 	status, text, _ = invoke("config", "check", file)
-	for _, want := range []string{":2: dataDir: ", "has data of ZooKeeper", ":4: tls.cert: ", "none.pem: no such file", "(faults: 3, "} {
+	for _, want := range []string{":2: dataDir: ", "has data of ZooKeeper", ":4: tls.cert: ", "none.pem: no such file", "would be refused", "(faults: 4, "} {
 		if status != exitFailed || !strings.Contains(text, want) {
 			t.Errorf("status %d, no %q in\n%s", status, want, text)
 		}

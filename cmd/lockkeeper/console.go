@@ -13,6 +13,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"lockkeeper/recipes"
 )
 
 // httpVariable is the environment variable of -http.
@@ -111,7 +113,7 @@ type pastHold struct {
 // history shows who held a lock.
 func (l *lockLister) history() error {
 	var h lockHistory
-	text, err := l.readConsole(&l.console, "history", url.Values{"path": {l.root}, "limit": {"1000"}}, &h)
+	text, err := l.readHistory(&h)
 	if err != nil {
 		return err
 	}
@@ -121,6 +123,32 @@ func (l *lockLister) history() error {
 	}
 	fmt.Fprint(l.e.stdout, h.text())
 	return nil
+}
+
+// readHistory reads the history over HTTP if an address is given, else as a report on the client
+// port, or over HTTP at the usual address if the server makes none.
+func (l *lockLister) readHistory(h *lockHistory) (text []byte, err error) {
+	q := url.Values{"path": {l.root}, "limit": {"500"}}
+	if l.console.http == "" && os.Getenv(httpVariable) == "" {
+		c, err := l.connect(recipes.Config{})
+		if err != nil {
+			return nil, usageError{err}
+		}
+		defer c.Close()
+		ctx, cancel := context.WithTimeout(context.Background(), l.timeout)
+		defer cancel()
+		if err := l.reach(ctx, c, given(l.fs, "timeout")); err != nil {
+			return nil, err
+		}
+		text, err = c.Report(ctx, "history", q)
+		if err == nil {
+			return text, json.Unmarshal(text, h)
+		}
+		if !errors.Is(err, recipes.ErrNoReport) {
+			return nil, err
+		}
+	}
+	return l.readConsole(&l.console, "history", q, h)
 }
 
 var beginnings = map[string]string{
@@ -137,12 +165,12 @@ func (h *lockHistory) text() string {
 	if h.Hidden {
 		b.WriteString("  what happened may not be shown: the node is gone, and no ACL says who may read it\n")
 	}
-	fmt.Fprintf(&b, "  the history begins at %s: %s\n", h.BeginsAt.Local().Format(time.DateTime), cmp.Or(beginnings[h.BeginsWhy], h.BeginsWhy))
+	fmt.Fprintf(&b, "  the history begins at %s: %s\n", h.BeginsAt.Local().Format(instantLayout), cmp.Or(beginnings[h.BeginsWhy], h.BeginsWhy))
 	if h.Truncated {
 		b.WriteString("  older ones are left out\n")
 	}
 	for _, o := range h.Holds {
-		from, to, end := o.FromAt.Local().Format("2006-01-02 15:04:05.000"), "", "holds it"
+		from, to, end := o.FromAt.Local().Format("2006-01-02 15:04:05.000Z07:00"), "", "holds it"
 		if !o.FromExact {
 			from = "before " + from
 		}

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -23,6 +24,7 @@ type holdFlags struct {
 	clientFlags
 	args      []string // CMD
 	onLost    string
+	rest      string
 	killAfter time.Duration
 	note      string
 }
@@ -33,11 +35,21 @@ const (
 	onLostContinue = "continue"
 )
 
+// What happens to processes that the command has started and that have not ended with it.
+const (
+	restWait  = "wait"
+	restKill  = "kill"
+	restLeave = "leave"
+)
+
 func (f *holdFlags) flags(fs *flag.FlagSet) {
 	f.clientFlags.flags(fs)
 	durationVar(fs, &f.killAfter, "kill-after", -1,
 		"`d` how long CMD may take after SIGTERM (default: a quarter of the session "+
 			"timeout that the servers granted; nobody else has the lock, or leads, within a third of it)")
+	fs.StringVar(&f.rest, "background", restWait,
+		"`what` when CMD has ended and processes that it has started have not: wait for them, kill them, or "+
+			"leave them and give the path back (default wait)")
 	f.aclFlag(fs)
 	fs.StringVar(&f.note, "note", "", "`text` why; others see it with 'lockkeeper locks'")
 }
@@ -56,6 +68,9 @@ func (f *holdFlags) finish(e env, args []string) error {
 	}
 	if f.onLost != onLostKill && f.onLost != onLostWarn && f.onLost != onLostContinue {
 		return wrongUsage("-on-lost must be kill, warn or continue, not %q", f.onLost)
+	}
+	if f.rest != restWait && f.rest != restKill && f.rest != restLeave {
+		return wrongUsage("-background must be wait, kill or leave, not %q", f.rest)
 	}
 	if len(args) > 1 && args[1] == "--" {
 		args = slices.Delete(args, 1, 2)
@@ -298,12 +313,30 @@ func (f *holdFlags) hold(conn *client, g *recipes.Grant, signals <-chan os.Signa
 	if err != nil {
 		return false, f.fail(cannotStart(err), err)
 	}
-	gone := g.Lost()
+	gone, ended := g.Lost(), c.ended
+	var late <-chan time.Time
 	for {
 		select {
 		case <-c.done:
-			return false, exitStatus(c.status())
+			return false, exitStatus(c.status)
+		case <-ended:
+			ended = nil
+			switch {
+			case f.rest == restKill, c.wasAskedToEnd():
+				f.end(c, grace, signals)
+			case f.rest == restLeave:
+				c.leave()
+			default:
+				late = time.After(restPatience)
+			}
+		case <-late:
+			f.say("background", fmt.Sprintf("%s has ended, and holds %s until what it has started ends, too%s; see -background",
+				f.args[0], f.path, runs(c)))
 		case s := <-signals:
+			if _, ok := interrupts(s); ok && ended == nil {
+				f.end(c, grace, signals)
+				continue
+			}
 			c.forward(s)
 		case <-gone:
 			gone = nil
@@ -312,11 +345,35 @@ func (f *holdFlags) hold(conn *client, g *recipes.Grant, signals <-chan os.Signa
 			}
 			f.say("lost", fmt.Sprintf("lost %s: %v", f.path, g.Err()), "token", g.Token())
 			if f.onLost == onLostKill {
-				c.kill(grace, signals)
+				f.end(c, grace, signals)
 				return true, exitStatus(exitLost)
 			}
 		}
 	}
+}
+
+// restPatience is how long what the command has started may go on without it before there is a
+// message.
+const restPatience = time.Second
+
+// runs says which processes of a command run yet.
+func runs(c *child) string {
+	const most = 5
+	names := c.names()
+	if len(names) > most {
+		names = append(names[:most], fmt.Sprintf("and %d more", len(names)-most))
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return ": " + strings.Join(names, ", ")
+}
+
+// end ends the command with all that it has started, and returns when none of it is left.
+func (f *holdFlags) end(c *child, grace time.Duration, signals <-chan os.Signal) {
+	c.kill(grace, signals, func() {
+		f.say("still running", fmt.Sprintf("what %s has started does not end%s", f.args[0], runs(c)))
+	})
 }
 
 // withinVariable returns the environment entry that lists the locks around a command: g, and those

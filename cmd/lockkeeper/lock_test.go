@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -412,8 +415,11 @@ func TestLocks(t *testing.T) {
 	reader := holding(t, "lock", "-shared", "/jobs/rw")
 	waiter := start(t, "", "lock", "/jobs/report", "true")
 	await(t, "a waiter", func() bool { return len(contenders(t, "/jobs/report")) == 2 })
-	line := ` +(\w+) +since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d \(\S+\)  token \d+  session 0x[0-9a-f]+  127\.0\.0\.1:\d+  lockkeeper  \S+\[\d+\]@\S+`
-	want := `\A/jobs/report\n  holds` + line + ` "monthly report"\n  waits 1` + line + `\n/jobs/rw\n  holds` + line + `\n\z`
+	line := func(note string) string {
+		return ` +(\w+) +since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d(Z|[+-]\d\d:\d\d) \(\S+\)  \S+\[\d+\]@\S+` + note +
+			`  127\.0\.0\.1:\d+  session 0x[0-9a-f]+  lockkeeper  token \d+\n`
+	}
+	want := `\A/jobs/report\n  holds` + line(` "monthly report"`) + `  waits 1` + line("") + `/jobs/rw\n  holds` + line("") + `\z`
 	for _, args := range [][]string{{"locks"}, {"locks", "/jobs"}} {
 		if status, stdout, stderr := invoke(args...); status != exitOK || !regexp.MustCompile(want).MatchString(stdout) || stderr != "" {
 			t.Errorf("%q: %d\n%s%s", args, status, stdout, stderr)
@@ -421,6 +427,10 @@ func TestLocks(t *testing.T) {
 	}
 	if status, stdout, _ := invoke("locks", "/jobs/rw"); status != exitOK || strings.Count(stdout, "\n") != 2 {
 		t.Errorf("%d\n%s", status, stdout)
+	}
+	status, history, stderr := invoke("locks", "-history", "/jobs/report") // over the client port
+	if status != exitOK || !strings.Contains(history, "holds it") || !strings.Contains(history, "monthly report") {
+		t.Errorf("-history: %d\n%s%s", status, history, stderr)
 	}
 	watcher := start(t, "", "locks", "-watch", "-json", "/jobs/rw")
 	if l := watcher.line(); !strings.Contains(l, `"path":"/jobs/rw"`) {
@@ -432,6 +442,63 @@ func TestLocks(t *testing.T) {
 	}
 	if status := watcher.signal(syscall.SIGINT); status != exitOK {
 		t.Errorf("-watch: status %d", status)
+	}
+}
+
+// TestLocksSinceWhen: a holder that waited holds since the one before it released the lock; of a
+// server that makes no reports, that is not known.
+func TestLocksSinceWhen(t *testing.T) {
+	cluster(t, nil)
+	first := holding(t, "lock", "/l")
+	second := start(t, "", "lock", "/l", "--", "sh", "-c", "echo has it; exec sleep 60")
+	await(t, "a waiter", func() bool { return len(contenders(t, "/l")) == 2 })
+	queued := time.Now()
+	await(t, "a later second", func() bool { return time.Since(queued) > 1200*time.Millisecond })
+	released := time.Now()
+	first.signal(syscall.SIGTERM)
+	if l := second.line(); l != "has it" {
+		t.Fatalf("the second says %q", l)
+	}
+	defer second.signal(syscall.SIGTERM)
+	all := contenders(t, "/l")
+	if len(all) != 1 || !all[0].SinceExact || all[0].Since.Before(released.Add(-100*time.Millisecond)) ||
+		!all[0].Queued.Before(released.Add(-time.Second)) {
+		t.Errorf("it was released at %v: %+v, since %v", released, all, all[0].Since)
+	}
+	f := clientFlags{servers: usualServers(), session: 10 * time.Second, e: env{stderr: io.Discard}}
+	c, err := f.connect(recipes.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	walked, err := c.walkedLocks(t.Context(), "/")
+	if err != nil || len(walked) != 1 || len(walked[0].Contenders) != 1 {
+		t.Fatalf("node by node: %+v, %v", walked, err)
+	}
+	if one := walked[0].Contenders[0]; one.SinceExact || !one.Since.Equal(one.Created) {
+		t.Errorf("node by node: %+v", one)
+	}
+	if text := walked.text(time.Now()); !strings.Contains(text, "or later (at most ") {
+		t.Errorf("node by node:\n%s", text)
+	}
+}
+
+// TestFenceOfExportedPath: a script that passes what the command exports to /fence gets the right
+// answer, also of a semaphore and of readers.
+func TestFenceOfExportedPath(t *testing.T) {
+	s := cluster(t, func(c *server.Config) { c.HTTPAddr = "127.0.0.1:0" })
+	const script = `echo "$LOCKKEEPER_LOCK $LOCKKEEPER_TOKEN"; exec sleep 60`
+	for _, args := range [][]string{{"/m"}, {"-n", "2", "/s"}, {"-n", "2", "/s"}, {"-shared", "/rw"}} {
+		p := start(t, "", append(append([]string{"lock"}, args...), "--", "sh", "-c", script)...)
+		lock, token, _ := strings.Cut(p.line(), " ")
+		resp, err := http.Get(fmt.Sprintf("http://%s/fence?%s", s.HTTPAddr(), url.Values{"lock": {lock}, "token": {token}}.Encode()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp.Body.Close(); resp.StatusCode != http.StatusOK {
+			t.Errorf("%q: %s", args, resp.Status)
+		}
+		defer p.signal(syscall.SIGTERM)
 	}
 }
 

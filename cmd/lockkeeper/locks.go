@@ -103,6 +103,9 @@ func (l *lockLister) show(config recipes.Config, patience bool) error {
 	for {
 		list, err := c.locks(l.root, l.timeout)
 		switch {
+		case errors.Is(err, context.DeadlineExceeded) && c.connected():
+			return fmt.Errorf("not all nodes at and below %s could be looked through within %v: PATH names a part of the tree, and "+
+				"-timeout gives more time (a lockkeeper server has the locks at hand; this one does not say which they are)", l.root, l.timeout)
 		case errors.Is(err, context.DeadlineExceeded):
 			return errors.New(c.unreachable())
 		case errors.Is(err, recipes.ErrLoginRequired):
@@ -137,7 +140,7 @@ func (l *lockLister) update(list lockList) {
 		return
 	}
 	if l.shown && !l.json {
-		fmt.Fprintf(l.e.stdout, "\n-- %s\n", time.Now().Format(time.TimeOnly))
+		fmt.Fprintf(l.e.stdout, "\n-- %s\n", time.Now().Format(instantLayout))
 	}
 	for _, p := range passed {
 		if l.json {
@@ -178,38 +181,54 @@ type contender struct {
 	// many readers of JSON.
 	SessionText string `json:"session"`
 	Address     string `json:"address,omitempty"` // of its client
+	// Since is when it became a holder. If that is not known, it is not SinceExact, and Since is
+	// when it came into the queue.
+	Since      *time.Time `json:"since,omitempty"`
+	SinceExact bool       `json:"sinceExact,omitempty"`
 	// Deadlock: its session waits for itself, directly or through others.
 	Deadlock bool `json:"deadlock,omitempty"`
 }
 
+func newContender(c recipes.Contender) contender {
+	if c.Info != nil {
+		c.Data = nil // it is where Info comes from
+	}
+	one := contender{Contender: c, SessionText: sessionText(c.Session)}
+	if c.Held || c.MayHold {
+		one.Since = &one.Queued
+	}
+	return one
+}
+
 type lockList []lockState
 
-// locks reads all locks at and below a path.
+// locks reads all locks at and below a path: as a report if the server makes one, else node by
+// node.
 func (c *client) locks(root string, timeout time.Duration) (lockList, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	paths, err := c.LockPaths(ctx, root)
+	list, err := c.reportedLocks(ctx, root)
+	if errors.Is(err, recipes.ErrNoReport) {
+		return c.walkedLocks(ctx, root)
+	}
+	return list, err
+}
+
+// walkedLocks reads the locks node by node, as any ZooKeeper server can be asked. Since when they
+// are held nobody knows there.
+func (c *client) walkedLocks(ctx context.Context, root string) (lockList, error) {
+	found, err := c.Contentions(ctx, root)
 	if err != nil {
 		return nil, err
 	}
 	addresses := c.flags.sessionAddresses(ctx, c.servers)
 	list := lockList{}
-	for _, p := range paths {
-		all, err := c.Contenders(ctx, p)
-		if err != nil {
-			return nil, err
-		}
-		if len(all) == 0 {
-			continue
-		}
-		l := lockState{Path: p}
-		for _, one := range all {
-			if one.Info != nil {
-				one.Data = nil // it is where Info comes from
-			}
-			l.Contenders = append(l.Contenders, contender{
-				Contender: one, SessionText: sessionText(one.Session), Address: addresses[one.Session],
-			})
+	for _, lock := range found {
+		l := lockState{Path: lock.Path}
+		for _, one := range lock.Contenders {
+			c := newContender(one)
+			c.Address = addresses[one.Session]
+			l.Contenders = append(l.Contenders, c)
 		}
 		list = append(list, l)
 	}
@@ -259,9 +278,8 @@ func (l lockList) text(now time.Time) string {
 				position++
 				state = fmt.Sprintf("waits %d", position)
 			}
-			fmt.Fprintf(&b, "  %-8s %-7s since %s (%s)  token %d  session %s", state, c.Kind, c.Created.Format(time.DateTime),
-				age(now.Sub(c.Created)), c.Token, c.SessionText)
-			for _, s := range []string{c.Address, c.Library, c.self()} {
+			fmt.Fprintf(&b, "  %-8s %-7s %s", state, c.Kind, c.since(now))
+			for _, s := range []string{c.self(), c.Address, "session " + c.SessionText, c.Library, fmt.Sprintf("token %d", c.Token)} {
 				if s != "" {
 					b.WriteString("  " + s)
 				}
@@ -281,6 +299,25 @@ func (l lockList) text(now time.Time) string {
 	return b.String()
 }
 
+// instantLayout shows a time with its time zone.
+const instantLayout = "2006-01-02 15:04:05Z07:00"
+
+// since says since when a contender holds, or waits.
+func (c *contender) since(now time.Time) string {
+	at := c.Queued
+	if c.Since != nil {
+		at = *c.Since
+	}
+	text := at.Local().Format(instantLayout)
+	switch {
+	case c.MayHold:
+		return fmt.Sprintf("queued %s (%s)", text, age(now.Sub(at)))
+	case c.Since == nil || c.SinceExact:
+		return fmt.Sprintf("since %s (%s)", text, age(now.Sub(at)))
+	}
+	return fmt.Sprintf("queued %s, since then or later (at most %s)", text, age(now.Sub(at)))
+}
+
 // warnings describes, once for each kind of node, which others its owners may not wait for.
 func (l lockState) warnings() (warnings []string) {
 	for _, c := range l.Contenders {
@@ -298,6 +335,12 @@ func (l lockState) warnings() (warnings []string) {
 
 // self is how a contender describes itself.
 func (c *contender) self() string {
+	if name := c.Identifier(); name != "" {
+		return fmt.Sprintf("%q", name)
+	}
+	if c.Info == nil && c.Address != "" && strings.HasPrefix(c.Address, string(c.Data)) {
+		return "" // as Curator's
+	}
 	if c.Info == nil {
 		return printable(string(c.Data))
 	}

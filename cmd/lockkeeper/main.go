@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -13,8 +12,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-
-	"lockkeeper/server"
 )
 
 // Exit statuses; see doc.go.
@@ -32,6 +29,9 @@ type env struct {
 }
 
 func main() {
+	if len(os.Args) == 2 && os.Args[1] == guardCommand {
+		os.Exit(runGuard())
+	}
 	signals := make(chan os.Signal, 2)
 	if _, ok := serveArgs(os.Args[1:]); ok {
 		if !signal.Ignored(syscall.SIGHUP) { // nohup(1) has it ignored
@@ -84,7 +84,7 @@ func commands() []command {
 		{"bench", 0, &benchCommand{}},
 		{"digest", many, &digestCommand{}},
 		{"certs", many, &certsCommand{}},
-		{"version", 0, versionCommand{}},
+		{"version", 0, &versionCommand{}},
 		{"help", many, helpCommand{}},
 	}
 }
@@ -271,19 +271,3 @@ func given(fs *flag.FlagSet, name string) (found bool) {
 type noFlags struct{}
 
 func (noFlags) flags(*flag.FlagSet) {}
-
-type versionCommand struct{ noFlags }
-
-func (versionCommand) run(e env, _ []string) error {
-	b := server.BuildInfo()
-	commit, date := cmp.Or(b.Commit, "unknown"), "unknown"
-	if b.Changed {
-		commit += ", and changes that are not committed"
-	}
-	if !b.Time.IsZero() {
-		date = b.Time.Format("2006-01-02 15:04 MST")
-	}
-	fmt.Fprintf(e.stdout, "lockkeeper %s\ncommit     %s\ndate       %s\n", b.Version, commit, date)
-	fmt.Fprintf(e.stdout, "compiler   %s\nprotocol   ZooKeeper %s\n", b.Go, server.ZooKeeperVersion)
-	return nil
-}

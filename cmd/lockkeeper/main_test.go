@@ -83,7 +83,7 @@ func TestHelp(t *testing.T) {
 		{[]string{"-h"}, page("main")},
 		{[]string{"-help"}, page("main")},
 		{[]string{"help", "serve"}, of("serve")},
-		{[]string{"help", "version"}, page("version")},
+		{[]string{"help", "version"}, of("version")},
 		{[]string{"help", "help"}, page("help")},
 		{[]string{"--help", "serve"}, of("serve")},
 		{[]string{"serve", "--help"}, of("serve")},
@@ -92,7 +92,7 @@ func TestHelp(t *testing.T) {
 		{[]string{"serve", "zoo.cfg", "-h"}, of("serve")},
 		{[]string{"cluster", "list", "-h"}, of("cluster")},
 		{[]string{"lock", "-h"}, of("lock")},
-		{[]string{"version", "--help"}, page("version")},
+		{[]string{"version", "--help"}, of("version")},
 		{[]string{"help", "--help"}, page("help")},
 	} {
 		status, stdout, stderr := invoke(c.args...)

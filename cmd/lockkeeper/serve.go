@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net"
 	"os"
 	"path/filepath"
@@ -34,6 +35,49 @@ type serveCommand struct {
 	clientAddr, dataDir, logLevel, logFormat string
 	ignoreZooKeeper, allowUnknown, imports   bool
 	without                                  numbers
+	myID                                     memberNumber
+	drain                                    time.Duration
+}
+
+// memberNumber is a flag with the number of this member: 2, or hostname for the number at the end
+// of the host's name and one, as lockkeeper-1 is member 2.
+type memberNumber struct{ id *uint8 }
+
+func (n *memberNumber) String() string {
+	if n == nil || n.id == nil {
+		return ""
+	}
+	return strconv.Itoa(int(*n.id))
+}
+
+func (n *memberNumber) Set(text string) error {
+	host := ""
+	if text == "hostname" {
+		var err error
+		if host, err = os.Hostname(); err != nil {
+			return err
+		}
+	}
+	return n.set(text, host)
+}
+
+// set is Set on a host of that name.
+func (n *memberNumber) set(text, host string) error {
+	plus := uint64(0)
+	if text == "hostname" {
+		name, _, _ := strings.Cut(host, ".")
+		text, plus = name[strings.LastIndexByte(name, '-')+1:], 1
+		if text == name {
+			return fmt.Errorf("the name of this host, %q, does not end in a number behind a dash", host)
+		}
+	}
+	number, err := strconv.ParseUint(text, 10, 8)
+	if err != nil || number+plus > math.MaxUint8 {
+		return fmt.Errorf("%q is no member number, 0 to %d", text, math.MaxUint8)
+	}
+	id := uint8(number + plus)
+	n.id = &id
+	return nil
 }
 
 // numbers is a flag with member numbers: 2 or 2,3.
@@ -62,8 +106,14 @@ func (c *serveCommand) flags(fs *flag.FlagSet) {
 	fs.BoolVar(&c.allowUnknown, "allow-unknown-keys", false, "start although a key of the file looks like a misspelt one")
 	fs.BoolVar(&c.imports, "import", false,
 		"if the member has no data yet, take over those of ZooKeeper in its directories, with the sessions")
+	fs.DurationVar(&c.drain, "drain", 0, "`d` when it is told to stop (SIGTERM), a member of a cluster waits at most this long until the "+
+		"others can do without it; then it transfers the leadership and moves its clients to them within 5s "+
+		"(default: it stops at once)")
 	fs.Var(&c.without, "without", "`numbers` (2 or 2,3) of members for which the first start of a cluster does not wait: "+
 		"they have never worked in it, and do not run")
+	fs.Var(&c.myID, "myid", "`number` of this member in a cluster, or the word hostname: the number at the end of the "+
+		"host's name and one, as lockkeeper-1 is member 2. It is written into dataDir/myid if that is missing; "+
+		"a file with another number stops the start")
 	fs.BoolVar(&c.ignoreZooKeeper, "ignore-zookeeper-data", false,
 		"start empty although dataDir has data of ZooKeeper (version-2/), which is left alone and not read; "+
 			"without it that is refused")
@@ -107,13 +157,15 @@ func (c *serveCommand) run(e env, args []string) error {
 		}
 		if err == nil {
 			fmt.Fprintln(e.stdout, startupLine(s.ClientAddr(), cfg.DataDir))
-			tell(fmt.Sprintf("READY=1\nSTATUS=serves clients on %v", s.ClientAddr()))
+			stopTelling := tellReadiness(s, tell)
 			select {
 			case <-s.Failed():
+				stopTelling()
 			case sig := <-e.signals:
+				stopTelling()
 				cfg.Logger.Info("stopping", "signal", sig.String())
 				tell("STOPPING=1")
-				return stop(s, e)
+				return stop(s, e, c.drain)
 			}
 			err = s.Err()
 			cerr := s.Close()
@@ -137,6 +189,51 @@ func (c *serveCommand) run(e env, args []string) error {
 			return nil
 		}
 	}
+}
+
+const (
+	// readyStep is how often the service manager's knowledge is brought up to date.
+	readyStep = 200 * time.Millisecond
+	// readyWithoutLeader is for how long a start waits for a leader. The members of a new cluster
+	// may be started one after the other, each start waited for.
+	readyWithoutLeader = 10 * time.Second
+)
+
+// tellReadiness tells the service manager that this member has started when it counts (GET /ready),
+// or when it has known no leader for readyWithoutLeader; and from then on whether it counts. It
+// ends when the function that it returns is called.
+func tellReadiness(s *server.Server, tell func(state string)) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		ticker := time.NewTicker(readyStep)
+		defer ticker.Stop()
+		started, told := false, false
+		for first := true; ; first = false {
+			ready, why := s.Ready()
+			state := "STATUS=not ready: " + why
+			if ready {
+				state = fmt.Sprintf("STATUS=serves clients on %v", s.ClientAddr())
+			}
+			since, led := s.Replica().LeaderKnown()
+			begins := !started && (ready || !led && time.Since(since) >= readyWithoutLeader)
+			if begins {
+				started = true
+				state = "READY=1\n" + state
+			}
+			if first || begins || ready != told {
+				tell(state)
+			}
+			told = ready
+			select {
+			case <-ticker.C:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return func() { cancel(); <-done }
 }
 
 // logHandler writes the log in the format that was chosen. Ids of sessions and zxids are
@@ -194,12 +291,18 @@ func (c *serveCommand) config(e env, args []string) (cfg server.Config, level sl
 	if c.logLevel != "" && level.UnmarshalText([]byte(c.logLevel)) != nil {
 		return cfg, level, wrongUsage("-log-level must be debug, info, warn or error, not %q", c.logLevel)
 	}
+	if len(args) == 0 && c.myID.id != nil {
+		return cfg, level, wrongUsage("-myid is for a start with a file that has server.N lines")
+	}
 	if len(args) == 0 {
 		cfg = server.Config{ClientAddr: c.clientAddr, DataDir: cmp.Or(c.dataDir, zoocfg.DefaultDataDir)}
 	} else {
 		var options []zoocfg.Option
 		if c.allowUnknown {
 			options = append(options, zoocfg.AllowUnknownKeys)
+		}
+		if c.myID.id != nil {
+			options = append(options, zoocfg.MyID(*c.myID.id))
 		}
 		if cfg, err = server.LoadConfig(args[0], options...); err != nil {
 			for _, n := range cfg.Notices() {
@@ -253,10 +356,14 @@ func startupLine(at net.Addr, dataDir string) string {
 // some supervisors send a signal to the process and to its group.
 const signalRepeat = time.Second
 
-// stop shuts the member down, unless a second signal comes first.
-func stop(s *server.Server, e env) error {
+// stop shuts the member down, unless a second signal comes first. With drain it does so when the
+// other members can do without it, or drain is over.
+func stop(s *server.Server, e env, drain time.Duration) error {
 	stopped := make(chan error, 1)
 	go func() {
+		if drain > 0 {
+			s.Drain(context.Background(), drain)
+		}
 		ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
 		defer cancel()
 		stopped <- s.Shutdown(ctx)

@@ -131,3 +131,30 @@ func TestTestSuspends(t *testing.T) {
 		t.Error("the suspend was not seen")
 	}
 }
+
+func TestMemberNumber(t *testing.T) {
+	for _, tt := range []struct {
+		text, host string
+		want       string // or the error
+	}{
+		{"2", "", "2"},
+		{"255", "", "255"},
+		{"256", "", `"256" is no member number, 0 to 255`},
+		{"x", "", `"x" is no member number, 0 to 255`},
+		{"hostname", "lockkeeper-0", "1"},
+		{"hostname", "a-b-12.svc.cluster.local", "13"},
+		{"hostname", "a-255", `"255" is no member number, 0 to 255`},
+		{"hostname", "a-b", `"b" is no member number, 0 to 255`},
+		{"hostname", "12", `the name of this host, "12", does not end in a number behind a dash`},
+	} {
+		var n memberNumber
+		err := n.set(tt.text, tt.host)
+		got := n.String()
+		if err != nil {
+			got = err.Error()
+		}
+		if got != tt.want {
+			t.Errorf("%s on %s: %s, want %s", tt.text, tt.host, got, tt.want)
+		}
+	}
+}

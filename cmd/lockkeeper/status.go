@@ -33,11 +33,15 @@ const (
 type statusCommand struct {
 	clientFlags
 	timeout time.Duration
+	mayStop int // the member that is about to be stopped; -1: the cluster is shown
+	wait    time.Duration
 }
 
 func (c *statusCommand) flags(fs *flag.FlagSet) {
 	c.clientFlags.flags(fs)
 	durationVar(fs, &c.timeout, "timeout", wordPatience, "`d` how long to wait for the answer of a server (default 2s)")
+	fs.IntVar(&c.mayStop, "may-stop", -1, "`n` asks the leader whether member n may be stopped now, and shows nothing else")
+	durationVar(fs, &c.wait, "wait", 0, "`d` with -may-stop: how long to wait until it may")
 }
 
 // memberStatus is what one server says of itself. Nil and empty is what it does not say.
@@ -56,9 +60,12 @@ type memberStatus struct {
 	Sessions    *int       `json:"sessions,omitempty"` // of the whole cluster
 	Latency     *latencyMs `json:"latencyMs,omitempty"`
 	Version     string     `json:"version,omitempty"`
+	// Readiness is that of server.ListedMember.
+	Readiness string `json:"readiness,omitempty"`
 
 	zxid     uint64
-	observer bool // the list of members says so
+	term     uint64 // 0 if it does not say
+	observer bool   // the list of members says so
 	list     []server.ListedMember
 }
 
@@ -73,15 +80,38 @@ func (m *memberStatus) serves() bool {
 	return m.Role == "leader" || m.Role == "follower" || m.Role == "standalone"
 }
 
+// counts reports whether another one may fail for it: it serves, and does not say that it is
+// behind. ZooKeeper serves nobody before it has caught up.
+func (m *memberStatus) counts() bool {
+	return m.serves() && (m.Readiness == "" || m.Readiness == server.ReadyText)
+}
+
+// leaderTerm is the term of the leader as far as this server says; 0 if it does not. ZooKeeper has
+// epochs for terms.
+func (m *memberStatus) leaderTerm() (term uint64) {
+	if m.Version != "" && !strings.Contains(m.Version, "lockkeeper") {
+		return m.zxid >> 32
+	}
+	if m.Role == "leader" || m.Role == "standalone" {
+		term = m.term
+	}
+	for _, l := range m.list {
+		if l.State == "leader" {
+			term = max(term, l.Term)
+		}
+	}
+	return term
+}
+
 func (m *memberStatus) isObserver() bool { return m.observer || m.Role == "observer" }
 
 type clusterStatus struct {
 	State    string          `json:"state"`
 	Voters   int             `json:"voters"`
-	Serving  int             `json:"serving"` // of the voters
+	Serving  int             `json:"serving"` // of the voters, those that have caught up
 	Quorum   int             `json:"quorum"`
 	MayFail  int             `json:"mayFail"` // of those that serve
-	Term     uint64          `json:"term"`
+	Term     uint64          `json:"term"`    // of the leader; 0 if that is not known
 	Sessions *int            `json:"sessions,omitempty"`
 	Members  []*memberStatus `json:"members"`
 	Notes    []string        `json:"notes,omitempty"`
@@ -92,7 +122,13 @@ func (c *statusCommand) run(e env, args []string) error {
 	if err := c.clientFlags.check(); err != nil {
 		return usageError{err}
 	}
+	if c.wait != 0 && c.mayStop < 0 {
+		return wrongUsage("-wait is for -may-stop")
+	}
 	servers, _ := serverList(c.servers) // checked
+	if c.mayStop >= 0 {
+		return c.askMayStop(servers)
+	}
 	s, sig := untilSignal(e, time.Second, func(ctx context.Context) *clusterStatus { return c.look(ctx, servers) })
 	if sig != nil {
 		return signalStatus(sig)
@@ -117,6 +153,7 @@ func (c *statusCommand) run(e env, args []string) error {
 func (c *statusCommand) look(ctx context.Context, servers []string) *clusterStatus {
 	s := &clusterStatus{Members: c.queryAll(ctx, servers)}
 	list := c.members(ctx, s.Members)
+	defer s.explain()
 	if list == nil {
 		s.judge(nil)
 		return s
@@ -191,7 +228,12 @@ func (m *memberStatus) identify(list []server.ListedMember, at [][]string, own [
 		same := m.ID != nil && *m.ID == l.ID || m.ID == nil &&
 			slices.ContainsFunc(at[i], func(a string) bool { return slices.Contains(own, a) })
 		if same {
-			m.ID, m.observer = &l.ID, l.Role == "observer"
+			m.ID, m.observer, m.Readiness = &l.ID, l.Role == "observer", l.Readiness
+			for _, own := range m.list { // what it says itself is newer
+				if own.ID == l.ID {
+					m.Readiness = own.Readiness
+				}
+			}
 			return
 		}
 	}
@@ -272,6 +314,9 @@ func (c *statusCommand) query(ctx context.Context, address string) *memberStatus
 		switch word {
 		case "mntr":
 			m.Sessions = number[int](text, "zk_global_sessions\t")
+			if term := number[int](text, "zk_raft_term\t"); term != nil {
+				m.term = uint64(*term)
+			}
 		case "conf":
 			m.ID = number[uint8](text, "serverId=")
 		case "mbrs":
@@ -293,11 +338,28 @@ func number[T int | uint8](text, prefix string) *T {
 	return &v
 }
 
+// errNotServing says that a server serves no clients.
+var errNotServing = errors.New("serves nobody: it knows no leader")
+
+// explain adds why members serve nobody, or do not count, as they say themselves.
+func (s *clusterStatus) explain() {
+	for _, m := range s.Members {
+		why, not := strings.CutPrefix(m.Readiness, server.NotReadyText)
+		switch {
+		case !not:
+		case m.Error == errNotServing.Error():
+			m.Error = "serves nobody: " + why
+		case m.Role != "" && m.ID != nil:
+			s.Notes = append(s.Notes, fmt.Sprintf("member %d does not count: %s", *m.ID, why))
+		}
+	}
+}
+
 // parse reads the answer to srvr.
 func (m *memberStatus) parse(text string) error {
 	switch {
 	case strings.Contains(text, "not currently serving"):
-		return errors.New("serves nobody: it knows no leader")
+		return errNotServing
 	case strings.Contains(text, "not in the whitelist"):
 		return errors.New("does not answer the four-letter word srvr (4lw.commands.whitelist)")
 	}
@@ -340,9 +402,10 @@ func (s *clusterStatus) judge(list []server.ListedMember) {
 		switch {
 		case m.isObserver():
 			observers++
-		case m.serves():
+		case m.counts():
 			s.Serving++
 		}
+		s.Term = max(s.Term, m.leaderTerm())
 		if m.Role == "leader" || m.Role == "standalone" {
 			leaders++
 		}
@@ -353,10 +416,10 @@ func (s *clusterStatus) judge(list []server.ListedMember) {
 			s.Sessions = m.Sessions
 		}
 	}
-	const counter = 1<<32 - 1 // what of a zxid is not the term
-	s.Term = newest &^ counter >> 32
+	const counter = 1<<32 - 1 // the part of a zxid below its epoch
+	epoch := newest &^ counter >> 32
 	for _, m := range s.Members {
-		if m.Zxid != "" && m.zxid>>32 == s.Term {
+		if m.Zxid != "" && m.zxid>>32 == epoch {
 			lag := newest - m.zxid
 			m.Lag = &lag
 		}
@@ -391,6 +454,78 @@ func (s *clusterStatus) judge(list []server.ListedMember) {
 	}
 }
 
+// askMayStop asks whether a member may be stopped now. The member itself asks the leader.
+func (c *statusCommand) askMayStop(servers []string) error {
+	type outcome struct {
+		a   *server.Stoppable
+		err error
+	}
+	o, sig := untilSignal(c.e, time.Second, func(ctx context.Context) outcome {
+		a, err := c.awaitMayStop(ctx, servers)
+		return outcome{a, err}
+	})
+	switch {
+	case sig != nil:
+		return signalStatus(sig)
+	case o.err != nil:
+		return c.fail(exitFailed, o.err)
+	}
+	if a := o.a; c.json {
+		_ = json.NewEncoder(c.e.stdout).Encode(a)
+	} else if a.Stoppable {
+		fmt.Fprintf(c.e.stdout, "member %d may be stopped now: the others are enough without it. Its clients, with %d sessions, go to them. "+
+			"For %v it counts as stopped.\n", a.Member, a.Sessions, (time.Duration(a.HoldsMs) * time.Millisecond).Round(time.Second))
+	} else {
+		fmt.Fprintf(c.e.stdout, "member %d may not be stopped now: %s\n", a.Member, a.Reason)
+	}
+	if !o.a.Stoppable {
+		return exitStatus(exitFailed)
+	}
+	return nil
+}
+
+// mayStopPause is between two questions of those that wait.
+const mayStopPause = time.Second
+
+// awaitMayStop asks until the member may be stopped, waiting is over, or does not help.
+func (c *statusCommand) awaitMayStop(ctx context.Context, servers []string) (*server.Stoppable, error) {
+	for until := time.Now().Add(c.wait); ; {
+		a, err := c.askStoppable(ctx, servers)
+		left := time.Until(until)
+		if left <= 0 || err == nil && (a.Stoppable || a.Hopeless) {
+			return a, err
+		}
+		select {
+		case <-time.After(min(mayStopPause, left)):
+		case <-ctx.Done():
+			return a, cmp.Or(err, ctx.Err())
+		}
+	}
+}
+
+// askStoppable finds the member and asks it once.
+func (c *statusCommand) askStoppable(ctx context.Context, servers []string) (*server.Stoppable, error) {
+	s := c.look(ctx, servers)
+	for _, m := range s.Members {
+		if alone := m.Role == "standalone" && len(s.Members) == 1; !alone && (m.ID == nil || int(*m.ID) != c.mayStop) {
+			continue
+		}
+		text, err := c.word(ctx, m.Server, "mays", max(c.timeout, mayStopPatience))
+		if err != nil {
+			return nil, fmt.Errorf("member %d at %s: %w", c.mayStop, m.Server, err)
+		}
+		var a server.Stoppable
+		if json.Unmarshal([]byte(text), &a) != nil {
+			return nil, fmt.Errorf("member %d at %s does not know the four-letter word mays", c.mayStop, m.Server)
+		}
+		return &a, nil
+	}
+	return nil, fmt.Errorf("member %d has not been found: none of the servers that answer names it, or knows where its clients connect", c.mayStop)
+}
+
+// mayStopPatience is how long a member has to ask the leader.
+const mayStopPatience = 6 * time.Second
+
 func (s *clusterStatus) text() string {
 	var b strings.Builder
 	width := len("SERVER")
@@ -422,7 +557,10 @@ func (s *clusterStatus) text() string {
 	}
 	fmt.Fprintf(&b, "%s: %d of %d voters serve", s.State, s.Serving, s.Voters)
 	if s.State != stateNoQuorum {
-		fmt.Fprintf(&b, " in term %d, %d make a quorum, %d more may fail", s.Term, s.Quorum, s.MayFail)
+		if s.Term != 0 {
+			fmt.Fprintf(&b, " in term %d", s.Term)
+		}
+		fmt.Fprintf(&b, ", %d make a quorum, %d more may fail", s.Quorum, s.MayFail)
 	}
 	b.WriteByte('\n')
 	for _, note := range s.Notes {

@@ -47,7 +47,7 @@ func TestStatusAlone(t *testing.T) {
 		got.Members[0].Role != "standalone" {
 		t.Errorf("status %d, %+v", status, got)
 	}
-	if status, text, _ := invoke("status"); status != exitOK || !strings.Contains(text, "healthy: 1 of 1 voters serve in term ") {
+	if status, text, _ := invoke("status"); status != exitOK || !strings.Contains(text, "healthy: 1 of 1 voters serve, 1 make a quorum") {
 		t.Errorf("status %d, %s", status, text)
 	}
 }
@@ -89,6 +89,10 @@ func TestStatusOfACluster(t *testing.T) {
 				if m.ID == nil || *m.ID != uint8(i+1) || m.Server != all[i].ClientAddr || (m.Sessions != nil) != (words[0] == "*") {
 					t.Errorf("member %d: %+v", i+1, m)
 				}
+			}
+			term := running[0].Status().Term
+			if got.Term != term || term == 0 {
+				t.Errorf("term %d, want %d", got.Term, term)
 			}
 			if status != exitOK || got.State != stateHealthy || got.Voters != 3 || got.Serving != 3 || got.MayFail != 1 ||
 				roles["leader"] != 1 || roles["follower"] != 2 || roles["observer"] != 1 {
@@ -155,5 +159,64 @@ func TestStatusOfSomethingElse(t *testing.T) {
 		if status != exitNoQuorum || !strings.Contains(text, want) {
 			t.Errorf("%s: status %d, %s", address, status, text)
 		}
+	}
+}
+
+// TestStatusOfAMemberThatIsBehind: it serves, and does not count, so none of the others may fail.
+func TestStatusOfAMemberThatIsBehind(t *testing.T) {
+	id := func(n uint8) *uint8 { return &n }
+	s := clusterStatus{Members: []*memberStatus{
+		{ID: id(1), Role: "leader", Readiness: server.ReadyText, list: []server.ListedMember{{ID: 1, State: "leader", Term: 7}}, Zxid: "0x300000001", zxid: 3<<32 + 1, Version: "3.9.5-lockkeeper-1"},
+		{ID: id(2), Role: "follower", Readiness: server.NotReadyText + "it is behind", Version: "3.9.5-lockkeeper-1"},
+		{ID: id(3), Error: errNotServing.Error(), Readiness: server.NotReadyText + "it has not got from the leader yet what it missed"},
+	}}
+	s.judge([]server.ListedMember{{ID: 1}, {ID: 2}, {ID: 3}})
+	s.explain()
+	want := "degraded: 1 of 3 voters serve in term 7, 2 make a quorum, 0 more may fail\nnote: member 2 does not count: it is behind\n"
+	if text := s.text(); !strings.HasSuffix(text, want) || !strings.Contains(text, "serves nobody: it has not got from the leader yet") {
+		t.Errorf("%s", text)
+	}
+}
+
+// TestStatusMayStop: a member may be stopped if the others can do without it, not two at a time.
+func TestStatusMayStop(t *testing.T) {
+	ports, err := freeport.Take(9)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []server.Member
+	for i := range 3 {
+		all = append(all, server.Member{ID: uint8(i + 1), Host: "127.0.0.1", PeerPort: ports[3*i], ElectionPort: ports[3*i+1],
+			ClientAddr: fmt.Sprintf("127.0.0.1:%d", ports[3*i+2])})
+	}
+	var running []*server.Server
+	for i := range 3 {
+		s, err := server.Start(server.Config{ID: uint8(i + 1), Members: all, ClientAddr: all[i].ClientAddr, DataDir: t.TempDir(),
+			TickTime: 500 * time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = s.Close() })
+		running = append(running, s)
+	}
+	for _, s := range running {
+		await(t, "a leader", s.Serving)
+	}
+	first := all[0].ClientAddr
+	status, text, stderr := invoke("status", "-servers", first, "-may-stop", "2", "-wait", "20s")
+	if status != exitOK || !strings.HasPrefix(text, "member 2 may be stopped now: ") {
+		t.Fatalf("status %d, %q, %q", status, text, stderr)
+	}
+	status, text, _ = invoke("status", "-json", "-servers", first, "-may-stop", "3")
+	var a server.Stoppable
+	if err := json.Unmarshal([]byte(text), &a); err != nil || status != exitFailed || a.Stoppable ||
+		a.Reason != "member 2 has been told that it may stop" {
+		t.Errorf("status %d, %s", status, text)
+	}
+	if status, _, text = invoke("status", "-servers", first, "-may-stop", "4"); status != exitFailed || !strings.Contains(text, "member 4 has not been found") {
+		t.Errorf("status %d, %s", status, text)
+	}
+	if status, _, text = invoke("status", "-servers", first, "-wait", "4s"); status != exitUsage {
+		t.Errorf("status %d, %s", status, text)
 	}
 }

@@ -59,3 +59,17 @@ func TestVersionOfABuild(t *testing.T) {
 		})
 	}
 }
+
+// A program with a dynamic linker is not static; the shell of a Linux system has one.
+func TestStatic(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("reads a program of Linux")
+	}
+	err := checkStatic("/bin/sh")
+	if err == nil || !strings.Contains(err.Error(), "linked to a C library, by /lib") {
+		t.Errorf("/bin/sh: %v", err)
+	}
+	if err := checkStatic(filepath.Join(t.TempDir(), "missing")); err == nil {
+		t.Error("a program that is not there is static")
+	}
+}

@@ -41,6 +41,7 @@ const (
 	HeartbeatPath
 	HangingLeaderStays
 	ImportJoins
+	FileOfOne
 	TrustedSync
 	TurnWithoutLook
 	LostCreateForgotten
@@ -59,6 +60,13 @@ const (
 	CommitTwice
 	DoneInDoubt
 	MembersUnsynced
+	HoldUntold
+	UnlockedEarly
+	GuardUnchecked
+	CountStays
+	GoneUnnoticed
+	LeaderUnsynced
+	MemberStays
 	end
 )
 
@@ -114,6 +122,7 @@ var Table = []Entry{
 	{HeartbeatPath, "heartbeat-path", "C1", "quorum/peer/network.go", "heartbeats change the term beside the main loop of the raft library, and a saved term may fall", true, "TestHeartbeatIsLateForAVote", ""},
 	{HangingLeaderStays, "hanging-leader-stays", "C1", "quorum/handover.go", "a leader whose disk hangs goes on leading", true, "TestLeaderWhoseDiskHangs", ""},
 	{ImportJoins, "import-joins", "C1", "quorum/change.go", "a member with imported data joins a cluster that has others, and keeps them", true, "TestImportFindsAClusterAtWork", ""},
+	{FileOfOne, "file-of-one", "C1", "quorum/filemembers.go", "the leader changes the members to those of its own file, whatever the files of the others say", true, "TestFileOfOneMember", ""},
 	{TrustedSync, "trusted-sync", "recipes", "recipes/confirm.go", "every sync is taken for a proof, whatever the server says of it", true, "", "mutex"},
 	{TurnWithoutLook, "turn-without-look", "recipes", "recipes/place.go", "a contender takes the lock when the node before its own has gone, without a look at those before that", true, "", "mutex"},
 	{LostCreateForgotten, "lost-create-forgotten", "recipes", "recipes/place.go", "a node whose creation was not answered is looked for without a write before", true, "", "mutex"},
@@ -132,6 +141,13 @@ var Table = []Entry{
 	{CommitTwice, "commit-twice", "recipes", "recipes/commit.go", "a change whose answer was lost is made again", true, "", "counter"},
 	{DoneInDoubt, "done-in-doubt", "recipes", "recipes/queue.go", "an item counts as done when nobody knows", true, "", "queue"},
 	{MembersUnsynced, "members-unsynced", "recipes", "recipes/group.go", "the members of a group are those that a server knows that is behind", true, "", "group"},
+	{HoldUntold, "hold-untold", "recipes", "recipes/hold.go", "Hold does not say that the lock was lost before its function had finished", true, "", "hold"},
+	{UnlockedEarly, "unlocked-early", "recipes", "recipes/handle.go", "the first of several unlocks of a handle gives the lock back", true, "", "handle"},
+	{GuardUnchecked, "guard-unchecked", "recipes", "recipes/guard.go", "a guarded write does not ask for the lock's node", true, "", "guard"},
+	{CountStays, "count-stays", "recipes", "recipes/semaphore.go", "a number of leases that has become smaller is overlooked", true, "", "semaphore-count"},
+	{GoneUnnoticed, "gone-unnoticed", "recipes", "recipes/place.go", "a contender does not notice that its node was deleted", true, "", "operator"},
+	{LeaderUnsynced, "leader-unsynced", "recipes", "recipes/election.go", "the leader that is shown first is the one that a server knows that is behind", true, "", "observe"},
+	{MemberStays, "member-stays", "recipes", "recipes/group.go", "a member whose data have changed is shown as it was", true, "", "watch"},
 }
 
 // active is the mutation that is switched on.

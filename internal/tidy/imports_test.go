@@ -52,7 +52,7 @@ const imports = `
 	locktest:              server wire znode internal/simnet
 	bench:                 wire internal/zkconn internal/cputime
 	bench/compare:         bench jepsen recipes internal/freeport go.etcd.io/etcd/client/v3 go.etcd.io/etcd/client/v3/concurrency go.uber.org/zap
-	cmd/lockkeeper:        server server/admin server/certs server/zoocfg server/tlsconf locknode recipes bench internal/clock internal/cputime github.com/go-zookeeper/zk golang.org/x/term
+	cmd/lockkeeper:        server server/admin server/certs server/zoocfg server/tlsconf locknode recipes bench internal/clock internal/cputime github.com/go-zookeeper/zk golang.org/x/sys/unix golang.org/x/term
 
 	# The clients' side knows no package of the server.
 	recipes:               locknode internal/mutant github.com/go-zookeeper/zk
@@ -70,7 +70,7 @@ const imports = `
 	jepsen/workload:       jepsen wire internal/zkconn recipes recipes/fence github.com/go-zookeeper/zk github.com/anishathalye/porcupine
 	jepsen/report:         jepsen jepsen/workload
 	jepsen/attack:         wire session/sasl internal/zkconn jepsen jepsen/workload jepsen/report github.com/go-zookeeper/zk
-	jepsen/run:            jepsen jepsen/workload jepsen/report recipes/fence
+	jepsen/run:            jepsen jepsen/workload jepsen/report recipes/fence internal/mutant github.com/go-zookeeper/zk
 	# The lab holds reality against the very rule that the server has: quorum.Maj.
 	jepsen/splitbrain:     jepsen jepsen/report jepsen/workload quorum github.com/go-zookeeper/zk
 	cmd/jepsen:            jepsen jepsen/workload jepsen/report jepsen/run jepsen/sim jepsen/splitbrain jepsen/attack internal/mutant
@@ -112,6 +112,7 @@ const imports = `
 	internal/tidy:
 	internal/release:
 	jepsen/pages:
+	deploy/check:
 `
 
 // testImports is what the tests of a package import beyond the package itself
@@ -119,6 +120,14 @@ const imports = `
 const testImports = `
 	session:               internal/cputime
 	deploy:                internal/freeport server/zoocfg go.yaml.in/yaml/v3
+	deploy/check:          jepsen server/zoocfg internal/testcert github.com/go-zookeeper/zk
+	                       helm.sh/helm/v4/pkg/chart/common helm.sh/helm/v4/pkg/chart/common/util helm.sh/helm/v4/pkg/chart/v2/lint
+	                       helm.sh/helm/v4/pkg/chart/v2/lint/support helm.sh/helm/v4/pkg/chart/v2/loader helm.sh/helm/v4/pkg/engine
+	                       k8s.io/api/apps/v1 k8s.io/api/core/v1 k8s.io/api/networking/v1 k8s.io/api/policy/v1
+	                       k8s.io/apimachinery/pkg/apis/meta/v1 k8s.io/apimachinery/pkg/labels k8s.io/apimachinery/pkg/util/intstr
+	                       k8s.io/apimachinery/pkg/util/yaml sigs.k8s.io/yaml
+	                       github.com/compose-spec/compose-go/v2/cli github.com/compose-spec/compose-go/v2/types
+	                       github.com/moby/buildkit/frontend/dockerfile/instructions github.com/moby/buildkit/frontend/dockerfile/parser
 	jepsen/pages:          jepsen internal/freeport
 	jepsen:                recipes internal/testcert
 	locktest:              recipes github.com/go-zookeeper/zk
@@ -146,7 +155,7 @@ const testImports = `
 	server/certs:          server/tlsconf
 	server/tlsconf:        internal/testcert
 	server:                session/sasl internal/cputime internal/simnet internal/simdisk internal/freeport internal/testcert github.com/hashicorp/raft
-	cmd/lockkeeper:        wire zkdata session/sasl internal/freeport internal/testcert golang.org/x/sys/unix
+	cmd/lockkeeper:        wire zkdata session/sasl internal/freeport internal/testcert
 	server/simtest:        internal/simnet internal/simdisk internal/mutant internal/clock server quorum quorum/peer znode wire
 	                       recipes jepsen jepsen/workload github.com/go-zookeeper/zk github.com/hashicorp/raft
 `

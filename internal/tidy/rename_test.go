@@ -26,7 +26,7 @@ func TestRenameModule(t *testing.T) {
 		t.Errorf("the module is %s", got)
 	}
 	run(t, dir, "go", "list", "-test", "-deps", "./...") // fails on an import that is not there
-	for _, nested := range []string{"bench/compare", "jepsen/locklab"} {
+	for _, nested := range []string{"bench/compare", "deploy/check", "jepsen/locklab"} {
 		if text, err := os.ReadFile(filepath.Join(dir, nested, "go.mod")); err != nil || strings.Contains(string(text), "\n\tlockkeeper ") ||
 			!strings.HasPrefix(string(text), "module "+path+"/"+nested+"\n") {
 			t.Errorf("%s/go.mod: %v\n%.200s", nested, err, text)

@@ -31,7 +31,7 @@ var hashes = []string{"cluster", "locks", "lock?path=/reports/monthly", "trouble
 func TestPage(t *testing.T) {
 	for name, test := range map[string]func(*testing.T, *browser, *player){
 		"majority": testMajority, "hostile": testHostile, "keyboard": testKeyboard, "fresh": testFresh,
-		"typing": testTyping, "nodes": testNodes, "acts": testActs, "colours": testColours,
+		"typing": testTyping, "nodes": testNodes, "acts": testActs, "colours": testColours, "names": testNames,
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, b := newPlayer(t), openBrowser(t)
@@ -58,6 +58,22 @@ func testMajority(t *testing.T, b *browser, p *player) {
 	b.await("the tally", `[...document.querySelectorAll(".tally span")].map((s) => s.innerText + s.className[0]).join(" ") === "1u 2u 4u 5u 3o"`)
 	b.await("words for those who do not see it", `document.querySelector("svg.ring").getAttribute("aria-label").includes("Member 3: no answer.")`)
 	t.Logf("figures: a change was drawn after %v", took)
+}
+
+// Programs are shown by their names, in the picture of a deadlock too; members link to their
+// consoles, and one that was stopped for most of the time does not look healthy.
+func testNames(t *testing.T, b *browser, p *player) {
+	b.open(p.address(), "trouble")
+	for _, want := range []string{"billing[4711]@web-3", "10.0.1.2:51234", "stock-1"} {
+		b.await(want+" in the picture", `document.querySelector("svg.graph")?.textContent.includes(`+quoted(want)+`)`)
+		b.shows("ol.waits", want)
+	}
+	b.shows("[data-trouble=hot]", "stock-1")
+	b.open(p.address(), "cluster")
+	b.await("the link to another console", `document.querySelector("main td a, main th a")?.getAttribute("href") === "http://10.0.0.1:8080/#/cluster"`)
+	b.shows("#members-h ~ .table", "84 % of the time, longest 2 s")
+	b.shows("#summary", "Member 2 did not run for 84 % of the last minutes.")
+	b.await("the time zone", `/UTC[+−]\d\d:\d\d/.test(document.getElementById("fresh").innerText)`)
 }
 
 // What clients write becomes text, wherever it is shown, and nothing else.

@@ -190,6 +190,9 @@ func member(id int, state string) answer {
 	if state == "leader" {
 		m["leases"] = 431
 	}
+	if state == "follower" {
+		m["leaderHeardMs"], m["pausedPart"], m["pauseMaxMs"] = 40, 0.84, 2100
+	}
 	return m
 }
 
@@ -347,6 +350,8 @@ func edge(waiter, holder int, path string, cycle bool, why string) answer {
 	return answer{"waiter": sessionID(waiter), "holder": sessionID(holder), "path": path, "cycle": cycle, "why": why}
 }
 
+func named(who, address string) answer { return answer{"who": who, "address": address, "note": ""} }
+
 func playTrouble(url.Values) answer {
 	return answer{
 		"counts":        answer{"deadlock": 2, "orphan": 1, "long": 1, "herd": 1, "hot": 2, "expiring": 0, "reconnecting": 1, "twoHolders": 1},
@@ -355,12 +360,13 @@ func playTrouble(url.Values) answer {
 		"deadlocks": []answer{
 			{"sessions": []string{sessionID(11), sessionID(12), sessionID(13)}, "edges": []answer{
 				edge(11, 12, "/shop/orders/lock", true, "queue"), edge(12, 13, "/shop/stock/lock", true, "within"), edge(13, 11, "/shop/prices/lock", true, "queue"),
-				edge(14, 11, "/shop/prices/lock", false, "queue"), edge(15, 11, "/shop/prices/lock", false, "queue")}},
+				edge(14, 11, "/shop/prices/lock", false, "queue"), edge(15, 11, "/shop/prices/lock", false, "queue")},
+				"names": answer{sessionID(11): named("billing[4711]@web-3", "10.0.1.2:51234"), sessionID(12): named("stock-1", "10.0.1.3"), sessionID(13): named("", "10.0.1.4")}},
 			{"sessions": []string{sessionID(1), sessionID(2)}, "edges": []answer{edge(1, 2, "/locks/"+hostile, true, "queue"), edge(2, 1, "/locks/a", true, "queue")}}},
 		"orphans":  []answer{{"path": "/locks/a", "nodes": []string{"x-lock-0000000001", hostile}, "session": sessionID(1), "address": "10.0.1.7", "oldestAt": ago(time.Hour)}},
 		"long":     []answer{{"path": "/reports/yearly", "node": "n", "session": sessionID(4), "sinceAt": ago(15 * time.Minute), "sinceExact": true, "heldMs": 900000, "waiting": 3, "note": "year 2025", "who": ""}},
 		"herds":    []answer{{"path": "/config/flags", "watches": 5000}},
-		"hot":      []answer{{"path": "/shop/orders/lock", "waiting": 812, "longestWaitMs": 60000, "holder": sessionID(12)}, {"path": "/import/slots", "waiting": 96, "longestWaitMs": 4000, "holder": sessionID(25)}},
+		"hot":      []answer{{"path": "/shop/orders/lock", "waiting": 812, "longestWaitMs": 60000, "holder": sessionID(12), "who": "stock-1", "address": "10.0.1.3"}, {"path": "/import/slots", "waiting": 96, "longestWaitMs": 4000, "holder": sessionID(25)}},
 		"expiring": []answer{}, "reconnecting": []answer{{"session": sessionID(5), "address": "10.0.1.5", "reconnects": 12, "sinceAt": ago(time.Minute)}},
 		"twoHolders": []answer{{"path": "/locks/c", "warning": "lock- of curator may not wait for __lock__: there may be two holders"}}}
 }

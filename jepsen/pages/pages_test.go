@@ -32,6 +32,7 @@ var unrun = []struct{ page, begins, reason string }{
 	{"docs/migrate.md", "lockkeeper serve", "needs data of ZooKeeper: TestImport in jepsen runs it"},
 	{"docs/operations.md", "lockkeeper snapshot save", "needs a super user and an open HTTP port: TestSnapshotCommand runs it"},
 	{"docs/operations.md", "lockkeeper snapshot restore", "ends all sessions: TestSnapshotCommand runs it"},
+	{"docs/operations.md", "lockkeeper status -servers HOSTS", "needs hosts: TestStatusMayStop in cmd/lockkeeper runs it"},
 	{"README.md", "for i in", "TestReadme in jepsen runs it"},
 	{"README.md", "export LOCKKEEPER_SERVERS", "TestReadme in jepsen runs it"},
 	{"README.md", "go run ./cmd/lockkeeper", "it takes port 2181; TestServeWithoutFile in cmd/lockkeeper starts the same"},

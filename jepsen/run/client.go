@@ -15,6 +15,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
+	"lockkeeper/internal/mutant"
 	"lockkeeper/jepsen"
 	"lockkeeper/jepsen/workload"
 	"lockkeeper/recipes/fence"
@@ -27,10 +30,16 @@ type clientSpec struct {
 	N         int
 	Start     time.Duration // of the history, as jepsen.Monotonic
 	Fence     string        // the file of the resource that locks protect, which all clients share
+	Mutation  string        // a bug that is planted in package recipes; "" for none
 }
 
+// cutLine begins a line on a client's standard input with the members that it cannot reach from now
+// on, as JSON; those of the line before it reaches again.
+const cutLine = "cut "
+
 // Client is the process of client n of some workloads, the other end of a Test: it gets a
-// clientSpec on in, writes its history to out, one operation a line, and ends when in does.
+// clientSpec on in, and lines that begin with cutLine, writes its history to out, one operation a
+// line, and ends when in does.
 func Client(in io.Reader, out io.Writer, log io.Writer) error {
 	lines := bufio.NewReader(in)
 	line, err := lines.ReadBytes('\n')
@@ -46,13 +55,18 @@ func Client(in io.Reader, out io.Writer, log io.Writer) error {
 		return fmt.Errorf("run: client: %w", err)
 	}
 	defer resource.Close()
+	if err := mutant.Use(spec.Mutation); err != nil {
+		return fmt.Errorf("run: client: %w", err)
+	}
 	env := &spec.Env
 	env.Fence, env.History = resource, jepsen.NewSharedHistory(spec.Start)
 	env.Logger = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
+	paths := new(paths)
+	env.Dial = func(string) zk.Dialer { return paths.dial }
 	go func() { // ends with the process, if not before: nothing interrupts a read
-		_, _ = io.Copy(io.Discard, lines)
+		paths.follow(lines)
 		cancel()
 	}()
 	env.History.Tee(out)
@@ -79,7 +93,7 @@ type client struct {
 	n       int
 	workers []string // as the history knows them
 	process *jepsen.Process
-	stdin   io.Closer
+	stdin   io.WriteCloser
 	read    chan struct{} // closed when out is read to the end
 
 	invoked atomic.Int64
@@ -154,6 +168,18 @@ func (c *client) history() []jepsen.Op {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.ops[:len(c.ops):len(c.ops)]
+}
+
+// cutOff cuts the client off from some members, by their client addresses, and from no others.
+func (c *client) cutOff(members []string) error {
+	line, err := json.Marshal(members)
+	if err == nil {
+		_, err = fmt.Fprintf(c.stdin, "%s%s\n", cutLine, line)
+	}
+	if err != nil {
+		return fmt.Errorf("run: cut off %s: %w", c, err)
+	}
+	return nil
 }
 
 // stop has the client end, and waits until it has and its history is complete. When ctx ends first,

@@ -33,6 +33,7 @@ type field struct {
 	mu      sync.Mutex
 	claimed map[any]string // members and clients, with the nemesis that has them
 	faults  []report.Fault
+	effects map[*act]time.Duration // acts that have begun and are not being mended, and since when
 }
 
 // begin records that an act begins, and tells the terminal. It returns the number of the fault.
@@ -74,6 +75,17 @@ func (f *field) majorityChanged(able bool) {
 		f.end(f.majority, lostMajority)
 	} else {
 		f.majority = f.begin("no majority", "no majority", lostMajority)
+	}
+}
+
+// inEffect notes that an act has begun, or is about to be mended.
+func (f *field) inEffect(a *act, is bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if is {
+		f.effects[a] = f.now()
+	} else {
+		delete(f.effects, a)
 	}
 }
 

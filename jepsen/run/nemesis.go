@@ -57,7 +57,7 @@ func seconds(min, max float64) span {
 
 // nemeses are all of them, in the order in which they are listed.
 func nemeses() []nemesis {
-	return slices.Concat(partitions(), processNemeses(), linkNemeses(), swapNemeses(), diskNemeses(),
+	return slices.Concat(partitions(), []nemesis{loneLeader()}, processNemeses(), linkNemeses(), swapNemeses(), diskNemeses(),
 		lossNemeses(), clockNemeses(), memberNemeses())
 }
 
@@ -171,7 +171,9 @@ func (n nemesis) act(ctx context.Context, f *field, a *act, lasts time.Duration)
 		return started
 	}
 	if started == nil {
+		f.inEffect(a, true)
 		jepsen.Sleep(ctx, lasts)
+		f.inEffect(a, false)
 	}
 	mending, cancel := context.WithTimeout(context.WithoutCancel(ctx), mendPatience)
 	defer cancel()

@@ -34,6 +34,7 @@ type planner struct {
 	lostAt  time.Duration
 	unable  time.Duration // for how long none could, up to lostAt
 	skipped int           // acts that were not allowed
+	calm    time.Duration // since when there is no act; of use only while there is none
 }
 
 // begin starts the clock.
@@ -41,6 +42,7 @@ func (p *planner) begin() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.began, p.active = p.now(), map[*act]time.Duration{}
+	p.calm = p.began
 }
 
 // admit takes note that an act begins that is planned to last for so long, or reports false: no
@@ -82,7 +84,15 @@ func (p *planner) over(a *act) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.active, a)
-	p.lookLocked(p.now())
+	p.calm = p.now()
+	p.lookLocked(p.calm)
+}
+
+// calmSince is since when nothing is broken; ok is false while something is.
+func (p *planner) calmSince() (since time.Duration, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.calm, len(p.active) == 0
 }
 
 // lookLocked compares what can act with what could.

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"lockkeeper/jepsen"
 	"lockkeeper/jepsen/report"
 	"lockkeeper/jepsen/workload"
@@ -55,12 +57,16 @@ func (s *stage) play(ctx context.Context) error {
 	if err := s.startClients(ctx); err != nil {
 		return err
 	}
-	if err := s.breakThings(ctx); err != nil {
-		return err
+	endQuestions := s.askAll(ctx)
+	err := s.breakThings(ctx)
+	if err == nil {
+		s.heal(ctx)
+		if !jepsen.Sleep(ctx, afterwards*s.test.SessionTimeout) {
+			err = s.calledOff(ctx)
+		}
 	}
-	s.heal(ctx)
-	if !jepsen.Sleep(ctx, afterwards*s.test.SessionTimeout) {
-		return s.calledOff(ctx)
+	if endQuestions(); err != nil {
+		return err
 	}
 	s.to = s.field.now()
 	s.stopClients(ctx)
@@ -99,7 +105,7 @@ func (s *stage) setUp(ctx context.Context) error {
 	s.start = jepsen.Monotonic()
 	s.field = &field{
 		target: t.Target, scratch: t.Scratch, history: jepsen.NewSharedHistory(s.start), out: t.Progress,
-		claimed: make(map[any]string),
+		claimed: make(map[any]string), effects: make(map[*act]time.Duration),
 	}
 	s.field.planner = planner{members: t.Members, able: t.Able, now: s.field.now, changed: s.field.majorityChanged}
 	cfg := jepsen.ClusterConfig{
@@ -109,7 +115,7 @@ func (s *stage) setUp(ctx context.Context) error {
 		cfg.Admin, cfg.TestClocks = true, t.asksFor("clock", "suspend")
 	} else {
 		// As in its sample configuration. It takes the last line of a key.
-		cfg.Extra = []string{"initLimit=10", "syncLimit=5"}
+		cfg.Extra = []string{"initLimit=10", fmt.Sprintf("syncLimit=%d", zookeeperSyncLimit)}
 	}
 	if err := s.connect(ctx, &cfg); err != nil {
 		return err
@@ -205,7 +211,7 @@ func (s *stage) startClients(context.Context) error {
 	t := s.test
 	for n := range t.Clients {
 		spec := clientSpec{Env: s.env(), Workloads: t.Workloads, N: n, Start: s.start,
-			Fence: filepath.Join(t.Scratch, "fence")}
+			Fence: filepath.Join(t.Scratch, "fence"), Mutation: t.Mutation}
 		c, err := startClient(t.Client, spec, t.Scratch)
 		if err != nil {
 			return err
@@ -242,6 +248,23 @@ func (s *stage) breakThings(ctx context.Context) error {
 		return s.calledOff(ctx)
 	}
 	return nil
+}
+
+// asks reports whether an operator asks lockkeeper's own commands about the cluster.
+func (s *stage) asks() bool { return s.test.Target.Name == "lockkeeper" && s.test.Members > 1 }
+
+// askAll has an operator ask until the function that it returns is called.
+func (s *stage) askAll(ctx context.Context) (end func()) {
+	if !s.asks() {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var asking sync.WaitGroup
+	asking.Go(func() { newOperator(s.field, s.test).run(ctx) })
+	return func() {
+		cancel()
+		asking.Wait()
+	}
 }
 
 // awaitClients waits until every client has begun to work.
@@ -344,6 +367,9 @@ func (s *stage) judge(ctx context.Context) {
 	s.result.Ops = jepsen.Merge(histories...)
 	s.field.say("check", fmt.Sprintf("%d entries", len(s.result.Ops)))
 	s.result.Verdicts = append(s.result.Verdicts, s.progress().Check(s.result.Ops))
+	if s.asks() {
+		s.result.Verdicts = append(s.result.Verdicts, workload.CheckStatements(s.result.Ops))
+	}
 	for _, w := range all {
 		s.result.Verdicts = append(s.result.Verdicts, w.Check(s.result.Ops))
 	}
@@ -362,6 +388,9 @@ func (s *stage) checkReplicas(ctx context.Context) workload.Verdict {
 	ctx, cancel := context.WithTimeout(ctx, replicaPatience)
 	defer cancel()
 	v := workload.Verdict{Checker: "replicas", Promise: "C1"}
+	if s.test.Target.Name == "zookeeper" {
+		s.complain(s.moreUpdates(ctx))
+	}
 	zxid, err := s.field.cluster.AwaitAgreement(ctx)
 	switch {
 	case errors.Is(err, jepsen.ErrReplicasDiffer):
@@ -374,6 +403,29 @@ func (s *stage) checkReplicas(ctx context.Context) workload.Verdict {
 			len(s.field.cluster.Members()), zxid)
 	}
 	return v
+}
+
+// digestUpdates are more updates than ZooKeeper has from one digest to the next, which is 128: a
+// workload with few updates leaves members with no digest of one zxid.
+const digestUpdates = 300
+
+// moreUpdates makes digestUpdates.
+func (s *stage) moreUpdates(ctx context.Context) error {
+	env := s.env()
+	c, _, err := jepsen.OpenGoClient(jepsen.GoClientConfig{Servers: env.Servers, SessionTimeout: env.SessionTimeout})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	const path = "/replicas"
+	_, err = c.Create(path, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
+	for n := 0; n < digestUpdates && err == nil && ctx.Err() == nil; n++ {
+		_, err = c.Set(path, nil, -1)
+	}
+	if err != nil {
+		return fmt.Errorf("run: updates for the digests of the members: %w", err)
+	}
+	return nil
 }
 
 // killBound is how long after the kill of a leader a client of the workload libraries may have to
@@ -389,11 +441,24 @@ const (
 	progressGrace    = 4 * time.Second
 )
 
+// zookeeperSyncLimit is ZooKeeper's syncLimit, in ticks, as in its sample configuration.
+const zookeeperSyncLimit = 5
+
+// progressBound is how long a client may be without a completed operation. A server of ZooKeeper
+// that is cut off from its leader, or its followers, answers the pings of its clients until
+// syncLimit is over, which it looks at once in a tick, and no writes. They stay with it for so
+// long. lockkeeper's promise is narrower: a member is silent when its leases are not confirmed.
+func (t Test) progressBound() time.Duration {
+	bound := progressTimeouts*t.SessionTimeout + progressGrace
+	if t.Target.Name == "zookeeper" && t.Members > 1 {
+		bound += (zookeeperSyncLimit + 1) * t.TickTime
+	}
+	return bound
+}
+
 // progress is the checker that the clients got on.
 func (s *stage) progress() workload.Progress {
-	p := workload.Progress{
-		From: s.from, To: s.to, Able: s.test.Able, Bound: progressTimeouts*s.test.SessionTimeout + progressGrace,
-	}
+	p := workload.Progress{From: s.from, To: s.to, Able: s.test.Able, Bound: s.test.progressBound()}
 	for _, name := range s.test.Workloads {
 		for n := range s.test.Clients {
 			if workload.Steady(name) {

@@ -49,6 +49,9 @@ type Test struct {
 	TickTime, SessionTimeout time.Duration
 	// Network is how members are separated: Auto, Namespace or Proxy.
 	Network string
+	// Mutation is a bug that is planted in the clients' package recipes, to see that a run finds
+	// it; empty for none. Client has to be built with -tags mutants for one.
+	Mutation string
 	// Client is the command line that runs Client.
 	Client []string
 	// Scratch is a directory for the members' data and everyone's logs. It must exist.
@@ -143,6 +146,7 @@ func (t Test) settings(network string) []report.Setting {
 	add("tickTime", "%v", t.TickTime)
 	add("session timeout", "%v", t.SessionTimeout)
 	add("pause between operations", "%v", t.Think)
+	add("longest time without an operation", "%v, while a majority can act", t.progressBound())
 	add("a majority can act", "for at least %.0f %% of the time", 100*t.Able)
 	return settings
 }

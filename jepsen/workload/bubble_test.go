@@ -31,7 +31,7 @@ var (
 // lose their power, one after the other and all at once; one is cut off from the others. Every
 // promise is kept, and every checker saw enough to say so.
 func TestWorkloadsInABubble(t *testing.T) {
-	for _, name := range Names() {
+	for _, name := range append(Names(), Hold) {
 		t.Run(name, func(t *testing.T) {
 			var ops []jepsen.Op
 			synctest.Test(t, func(t *testing.T) { ops = runInBubble(t, name) })

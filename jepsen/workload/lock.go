@@ -35,23 +35,31 @@ const (
 func newLock() Workload {
 	var gate fence.Gate // where Env has no Fence
 	return Workload{name: lockName, check: checkLock, run: func(ctx context.Context, env *Env, n int) error {
-		w := newWorker(env, lockName, n)
-		l, events, err := w.attach(nil)
-		if err != nil {
-			return err
-		}
-		defer l.close()
-		s := recipes.NewSession(l.Conn, events, env.SessionTimeout)
-		defer s.Close()
-		c := &lockClient{worker: w, l: l, recipes: lockRecipes(s), fence: env.Fence}
-		if c.fence == nil {
-			c.fence = &gate
-		}
-		for c.think(ctx) {
-			c.contend(ctx)
-		}
-		return nil
+		return runLocks(env, lockName, n, &gate, func(c *lockClient, s *recipes.Session) {
+			c.recipes = lockRecipes(s)
+			for c.think(ctx) {
+				c.contend(ctx)
+			}
+		})
 	}}
+}
+
+// runLocks is client n of a workload that takes locks. gate is the resource where env has none.
+func runLocks(env *Env, name string, n int, gate Fence, work func(c *lockClient, s *recipes.Session)) error {
+	w := newWorker(env, name, n)
+	l, events, err := w.attach(nil)
+	if err != nil {
+		return err
+	}
+	defer l.close()
+	s := recipes.NewSession(l.Conn, events, env.SessionTimeout)
+	defer s.Close()
+	c := &lockClient{worker: w, l: l, fence: env.Fence}
+	if c.fence == nil {
+		c.fence = gate
+	}
+	work(c, s)
+	return nil
 }
 
 // grant is what all recipes give out.
@@ -189,8 +197,7 @@ func (h *lockHold) acquire(ctx context.Context) bool {
 }
 
 // hold uses the lock for a while: mostly a moment, sometimes long enough for the
-// session to expire meanwhile. A holder that finds its grant lost tries to use it
-// all the same, as one does that was asleep between looking and writing.
+// session to expire meanwhile.
 func (h *lockHold) hold(ctx context.Context) {
 	d := 6 * h.thinking()
 	if h.rng.IntN(8) == 0 {
@@ -200,6 +207,12 @@ func (h *lockHold) hold(ctx context.Context) {
 			defer h.l.dark.Store(false)
 		}
 	}
+	h.keep(ctx, d)
+}
+
+// keep uses the lock for a time, or until it is lost. A holder that finds its grant lost tries to
+// use it all the same, as one does that was asleep between looking and writing.
+func (h *lockHold) keep(ctx context.Context, d time.Duration) {
 	for until := h.env.History.Now() + d; ; {
 		ops := h.each(fHeld)
 		if err := h.grant.Err(); err != nil {

@@ -98,19 +98,21 @@ func Names() []string {
 }
 
 // Steady reports whether the clients of a workload complete operations all the time, unless
-// something is broken: those of belief only watch, and now and then cut themselves off; and what
-// those of libraries do after an error is up to the libraries.
-func Steady(name string) bool { return name != beliefName && name != librariesName }
+// something is broken: those of belief only watch, and now and then cut themselves off; what those
+// of libraries do after an error is up to the libraries; and those of hold wait for long.
+func Steady(name string) bool {
+	return name != beliefName && name != librariesName && name != holdName
+}
 
 // New is a workload for one run.
 func New(name string) (Workload, error) {
-	for _, make := range append(slices.Clone(workloads), newLibraries) {
+	for _, make := range append(slices.Clone(workloads), newLibraries, newHold) {
 		if w := make(); w.name == name {
 			return w, nil
 		}
 	}
-	return Workload{}, fmt.Errorf("workload: there is no workload %q; there are %s, %s", name,
-		strings.Join(Names(), ", "), librariesName)
+	return Workload{}, fmt.Errorf("workload: there is no workload %q; there are %s, %s, %s", name,
+		strings.Join(Names(), ", "), librariesName, holdName)
 }
 
 // tells is a Workload.final that reads the tree below root.

@@ -205,7 +205,8 @@ const (
 )
 
 // decodeConfiguration decodes the servers that raft is to count, and refuses what is no
-// configuration of a cluster. The library's decoder panics.
+// configuration of a cluster, or of the member that stood alone before there was one. The library's
+// decoder panics.
 func decodeConfiguration(b []byte) (conf raft.Configuration, err error) {
 	if len(b) == 0 || len(b) > maxConfigurationBytes {
 		return conf, fmt.Errorf("a configuration of %d bytes", len(b))
@@ -224,7 +225,7 @@ func decodeConfiguration(b []byte) (conf raft.Configuration, err error) {
 			return conf, fmt.Errorf("a configuration with the member %.40q", s.ID)
 		case s.Suffrage != raft.Voter && s.Suffrage != raft.Nonvoter:
 			return conf, fmt.Errorf("a configuration with the suffrage %d", s.Suffrage)
-		case s.Address == "" || s.Address == AloneAddr || len(s.Address) > maxServerAddrBytes:
+		case s.Address == "" || s.Address == AloneAddr && len(conf.Servers) > 1 || len(s.Address) > maxServerAddrBytes:
 			return conf, fmt.Errorf("a configuration with the address %.40q", s.Address)
 		case ids[s.ID] || addrs[s.Address]:
 			return conf, fmt.Errorf("a configuration with server %s, or its address, twice", s.ID)
@@ -304,7 +305,11 @@ func (c *requestChecker) replaced(q *raft.AppendEntriesRequest) bool {
 // configurationSteps is how many members differ: are in one only, or have another role. Addresses
 // do not count: members that begin with a file of their own may know each other by different ones
 // (Roster), and have them in their first configuration.
+// A member that stood alone may have got another number (quorum, Stores.renumber).
 func configurationSteps(a, b []raft.Server) (n int) {
+	if len(a) == 1 && len(b) == 1 && a[0].Address == AloneAddr && b[0].Address == AloneAddr && DiskOf(a[0].ID) == DiskOf(b[0].ID) {
+		return 0
+	}
 	servers := map[raft.ServerID]raft.Server{}
 	for _, s := range a {
 		servers[s.ID] = s

@@ -27,6 +27,9 @@ import (
 //	+---+----------+---+----------------+---+--------------+
 //	| n | role (n) | m | clientAddr (m) | k | peerAuth (k) | -> length, details
 //	+---+----------+---+----------------+---+--------------+
+//	+-------+------+---+--------------+
+//	| ready | stop | n | notReady (n) |
+//	+-------+------+---+--------------+
 //
 // Member is 1 if the sender of the query is a member, as far as the other knows. Disk and cluster
 // are the other's (cluster 0: none), counted the disk that it knows under the number of the sender
@@ -34,7 +37,7 @@ import (
 // far as the other knows, set back 1 if it has answered the other with less than that, listed the
 // checksum of the members in its configuration, version that of the members it knows. State term,
 // last index and digest are those of Imported. Role, clientAddr and peerAuth are texts, those of
-// Report, and details is a JSON object of figures.
+// Report, and details is a JSON object of figures. Ready, stop and notReady are those of Report.
 const maxHello = 2 << 10 // bytes; more than an answer has
 
 // State is how far a member has come.
@@ -76,7 +79,8 @@ type Hello struct {
 	Report
 }
 
-// Report is what a member says of itself. Its texts are at most 255 bytes long.
+// Report is what a member says of itself. Its texts are at most 255 bytes long, NotReady at most
+// 160: all must fit into maxHello.
 type Report struct {
 	Role       string // as in quorum.Status
 	ClientAddr string // host:port where clients connect; the host may be a wildcard
@@ -87,7 +91,30 @@ type Report struct {
 	// Details are figures of the member, a JSON object of at most 1 KiB, which another member could
 	// have made of anything; nil if it sends none.
 	Details []byte
+	// Ready says whether the member counts (quorum.Replica.Ready), NotReady why not.
+	Ready    Readiness
+	NotReady string
+	Stop     StopState
 }
+
+// Readiness is whether a member counts.
+type Readiness byte
+
+// Whether a member counts; UnknownReady is what members of earlier versions say.
+const (
+	UnknownReady Readiness = 0
+	IsReady      Readiness = 1
+	IsNotReady   Readiness = 2
+)
+
+// StopState is a set of bits.
+type StopState byte
+
+// The bits of a StopState.
+const (
+	MayStop    StopState = 1 // the leader has said that the member may stop now
+	ToldToStop StopState = 2 // the member has been told to stop, and does so as soon as it may
+)
 
 func (h *Hello) code(c *codec.Codec) {
 	codec.U8(c, &h.State)
@@ -105,8 +132,15 @@ func (h *Hello) code(c *codec.Codec) {
 	c.Text(&h.Role)
 	c.Text(&h.ClientAddr)
 	c.Text(&h.PeerAuth)
-	if !c.Decoding() && len(h.Details) > 0 || c.More() {
+	tail := !c.Decoding() && (h.Ready != UnknownReady || h.Stop != 0)
+	if !c.Decoding() && len(h.Details) > 0 || tail || c.More() {
 		c.Bytes(&h.Details)
+	}
+	if tail || c.More() {
+		codec.U8(c, &h.Ready)
+		codec.U8(c, &h.Stop)
+		c.Text(&h.NotReady)
+		c.Refuse(c.Decoding() && h.Ready == UnknownReady && h.Stop == 0)
 	}
 }
 

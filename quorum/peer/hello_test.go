@@ -26,10 +26,17 @@ func TestHelloLayout(t *testing.T) {
 		t.Errorf("encoded as %s, want %s", got, want)
 	}
 	h.Role, h.Details = strings.Repeat("x", 300), []byte(`{"a":1}`)
+	h.Ready, h.NotReady, h.Stop = IsNotReady, "it is behind", ToldToStop
 	var got Hello
 	d := codec.Decode(append(encodeHello(h), 1, 2, 3))
-	if got.code(&d); !d.More() || got.Role != h.Role[:255] || got.ClientAddr != h.ClientAddr || string(got.Details) != string(h.Details) {
+	if got.code(&d); !d.More() || got.Role != h.Role[:255] || got.ClientAddr != h.ClientAddr || string(got.Details) != string(h.Details) ||
+		got.Ready != h.Ready || got.NotReady != h.NotReady || got.Stop != h.Stop {
 		t.Errorf("decoded %+v, %v", got, d.Err())
+	}
+	h.Details = nil
+	d = codec.Decode(encodeHello(h))
+	if got.code(&d); d.Err() != nil || len(got.Details) != 0 || got.Ready != h.Ready {
+		t.Errorf("without details decoded %+v, %v", got, d.Err())
 	}
 }
 

@@ -22,6 +22,10 @@ func (l *fakeLocal) Servers() []raft.Server { return l.servers }
 func (l *fakeLocal) LastIndex() uint64      { return l.last }
 func (l *fakeLocal) AppliedIndex() uint64   { return l.applied }
 
+func (l *fakeLocal) Heard(*raft.AppendEntriesRequest) {}
+func (l *fakeLocal) SnapshotTaken(error)              {}
+func (l *fakeLocal) SnapshotSent(MemberID, error)     {}
+
 func (l *fakeLocal) PrevTerm(_, term uint64) uint64 { return term }
 
 func (l *fakeLocal) EntryTerm(index uint64) (term uint64, ok bool) {

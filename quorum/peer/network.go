@@ -266,6 +266,9 @@ func (n *network) serve(from raft.ServerID, s *Stream) error {
 		if err != nil {
 			return err
 		}
+		if q, ok := req.(*raft.AppendEntriesRequest); ok {
+			n.port.local.Heard(q)
+		}
 		if kind == rpcNotice {
 			n.hand(raft.RPC{Command: req, RespChan: make(chan raft.RPCResponse, 1)}, n.port.done)
 			continue
@@ -325,6 +328,7 @@ func (n *network) ask(from raft.ServerID, rpc raft.RPC, answers <-chan raft.RPCR
 			// snapshot without one must not get there.
 			head, err := io.ReadAll(io.LimitReader(snapshot, snapshotStep))
 			if err != nil {
+				n.port.local.SnapshotTaken(err)
 				return raft.RPCResponse{}, err
 			}
 			rpc.Reader = io.MultiReader(bytes.NewReader(head), snapshot)
@@ -347,7 +351,12 @@ func (n *network) ask(from raft.ServerID, rpc raft.RPC, answers <-chan raft.RPCR
 			n.voted.Store(vote.Term)
 		}
 		if snapshot != nil && snapshot.refused() != nil {
+			n.port.local.SnapshotTaken(snapshot.refused())
 			return answer, snapshot.refused()
+		}
+		if resp, ok := answer.Response.(*raft.InstallSnapshotResponse); ok && !errors.Is(answer.Error, errOldSnapshot) &&
+			(resp.Success || answer.Error != nil) {
+			n.port.local.SnapshotTaken(answer.Error)
 		}
 		// The rest of a snapshot that was not wanted is between this request and the next one.
 		_, err := io.Copy(io.Discard, source)

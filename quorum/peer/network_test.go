@@ -83,7 +83,7 @@ func TestClosedStreamSendsNothingMore(t *testing.T) {
 
 // served serves a stream with what the library would say, in a bubble.
 func served(t *testing.T, hand func(rpc raft.RPC)) (c *Stream, done func()) {
-	port := &Port{done: make(chan struct{})}
+	port := &Port{done: make(chan struct{}), local: &fakeLocal{}}
 	n := newNetwork(port, func(rpc raft.RPC, _ <-chan struct{}) { hand(rpc) })
 	n.checker = nil
 	near, far := net.Pipe()

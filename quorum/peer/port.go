@@ -32,6 +32,7 @@ const (
 	StreamClaims   StreamKind = 'C' // questions for sessions that a member does not know
 	StreamHello    StreamKind = 'H' // the state of a member
 	StreamTransfer StreamKind = 'T' // a request to transfer the leadership
+	StreamStop     StreamKind = 'S' // questions whether a member may stop
 )
 
 // ErrRefused says that what another member has sent is refused: no member of this version sends it,
@@ -146,6 +147,7 @@ type Port struct {
 	budget    *frameBudget
 
 	versions versions
+	contacts *contacts
 
 	handlers Handlers
 	raft     func(from raft.ServerID, s *Stream) error // serves raft streams
@@ -181,6 +183,7 @@ func Listen(cfg Config, roster *Roster, local Local) (*Port, error) {
 		admission: newAdmission(cfg.MaxConns),
 		origins:   newOrigins(cfg.Lookup),
 		budget:    &frameBudget{max: cfg.FrameBytes},
+		contacts:  newContacts(cfg.Logger),
 		versions:  versions{heard: map[MemberID]uint8{}},
 		done:      make(chan struct{}),
 		conns:     map[net.Conn]secret{},
@@ -403,6 +406,7 @@ func (p *Port) dial(ctx context.Context, to MemberID, disk DiskID, kind StreamKi
 		f.proves = false
 		s, err = p.open(ctx, f, nil)
 	}
+	p.contacts.note(ctx, to, p.roster.addrs(to), err)
 	return s, err
 }
 

@@ -177,8 +177,9 @@ func (p *Port) answerPreface(in *inbound, c net.Conn, f preface) error {
 func (p *Port) introduce(ctx context.Context, raw net.Conn, host string, f preface, secrets []secret) (c net.Conn, err error) {
 	_ = raw.SetDeadline(time.Now().Add(PrefaceTimeout))
 	stop := context.AfterFunc(ctx, func() { _ = raw.SetDeadline(time.Unix(1, 0)) })
-	c, err = p.dialTLS(raw, host)
-	if err == nil {
+	if c, err = p.dialTLS(raw, host); err != nil {
+		err = fmt.Errorf("%w: %w", errTLS, err)
+	} else {
 		err = p.sendPreface(raw, c, f, secrets)
 	}
 	if !stop() {

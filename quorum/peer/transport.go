@@ -2,8 +2,10 @@ package peer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"slices"
 	"sync"
 	"time"
@@ -35,6 +37,15 @@ type Local interface {
 	// AwaitDurable waits until this member's log is durable up to index. Errors: it will not be, or
 	// stop is closed before it is.
 	AwaitDurable(index uint64, stop <-chan struct{}) error
+	// Heard is called with each AppendEntries request that arrives, before raft takes it. It does
+	// not block.
+	Heard(*raft.AppendEntriesRequest)
+	// SnapshotTaken is called when this member has installed a snapshot that a leader has sent, or
+	// could not and why.
+	SnapshotTaken(err error)
+	// SnapshotSent is called when this member, as the leader, has sent another one a snapshot; err
+	// says why that has not installed it.
+	SnapshotSent(to MemberID, err error)
 }
 
 // Transport is raft's transport as a leader and a candidate use it. It wraps the network for three
@@ -149,8 +160,46 @@ func (t *Transport) Close() {
 // Consumer implements raft.Transport.
 func (t *Transport) Consumer() <-chan raft.RPC { return t.rpcs }
 
-// AppendEntries implements raft.Transport.
+// AppendEntries implements raft.Transport. Other requests than heartbeats wait for a follower that
+// is out of reach until a heartbeat has reached it (UPSTREAM.md, 18).
 func (t *Transport) AppendEntries(id raft.ServerID, target raft.ServerAddress,
+	args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	err := t.appendEntries(id, target, args, resp)
+	if err == nil || t.net == nil || isHeartbeat(args) || isRefusal(err) || !t.awaitContact(id, args.Term) {
+		return err
+	}
+	return t.appendEntries(id, target, args, resp)
+}
+
+// contactStep is how often a leader looks whether a heartbeat has reached a follower.
+const contactStep = 20 * time.Millisecond
+
+// awaitContact waits until a follower has answered a request that is sent from now on; false if it
+// is no longer to be waited for: this member does not lead in that term any more, or does not have
+// that follower, or ends.
+func (t *Transport) awaitContact(id raft.ServerID, term uint64) bool {
+	began := t.clock.Now()
+	ticker := time.NewTicker(contactStep)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-t.stop:
+			return false
+		case <-t.net.port.done:
+			return false
+		case <-ticker.C:
+		}
+		if _, heard := t.Progress(id); heard.After(began) {
+			return true
+		}
+		if t.local.Term() != term || t.local.Leader() != t.self ||
+			!slices.ContainsFunc(t.local.Servers(), func(s raft.Server) bool { return s.ID == id }) {
+			return false
+		}
+	}
+}
+
+func (t *Transport) appendEntries(id raft.ServerID, target raft.ServerAddress,
 	args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	start := t.clock.Now()
 	err := t.Transport.AppendEntries(id, target, args, resp)
@@ -191,8 +240,18 @@ func (t *Transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAd
 func (t *Transport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, args *raft.InstallSnapshotRequest,
 	resp *raft.InstallSnapshotResponse, data io.Reader) error {
 	t.began(true)
-	return t.Transport.InstallSnapshot(id, target, args, resp, data)
+	err := t.Transport.InstallSnapshot(id, target, args, resp, data)
+	switch {
+	case err == nil && !resp.Success && resp.Term <= args.Term:
+		t.local.SnapshotSent(IDOf(id), errNotInstalled)
+	case err == nil || !errors.Is(err, net.ErrClosed):
+		t.local.SnapshotSent(IDOf(id), err)
+	}
+	return err
 }
+
+// errNotInstalled says that a member has refused a snapshot without a reason.
+var errNotInstalled = errors.New("peer: the member has not installed it")
 
 func (t *Transport) began(snapshot bool) {
 	if t.Began != nil {
@@ -379,6 +438,20 @@ func (t *Transport) Commit(index, term uint64) {
 	}
 }
 
+// Settled is Commit for the first entry of this leader's term that is committed, which has no
+// updates: followers that are behind learn from it up to where they have to catch up.
+func (t *Transport) Settled(index, term uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.term != term || index <= t.commit {
+		return
+	}
+	t.commit, t.commitTerm = index, term
+	for _, f := range t.followers {
+		t.wakeLocked(f)
+	}
+}
+
 // Wrote is called when an entry of that term of this leader, and with it all entries before, are on
 // its disk. It reports whether any follower can apply it before this leader knows that it is
 // committed (early commit).
@@ -456,7 +529,7 @@ func (t *Transport) commitLoop(f *follower) {
 		var resp raft.AppendEntriesResponse
 		// A failure needs no second try: the library's own next request carries the commit index
 		// too.
-		_ = t.AppendEntries(f.id, addr, &args, &resp)
+		_ = t.appendEntries(f.id, addr, &args, &resp)
 	}
 }
 
@@ -530,6 +603,14 @@ func (t *Transport) Synced(since time.Time) (followers, observers int) {
 		}
 	}
 	return followers, observers
+}
+
+// SyncedSince is Synced for one of them.
+func (t *Transport) SyncedSince(id raft.ServerID, since time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	f := t.followers[id]
+	return f != nil && f.syncedAt.After(since)
 }
 
 // KnowsAll reports whether a follower has confirmed to know the newest commit index. If not, it is

@@ -9,10 +9,15 @@ import (
 
 // Versions of the protocol between members (docs/decisions/013-versions.md):
 //
-//	9  the preface names disks and the cluster
+//	9   the preface names disks and the cluster
+//	10  configuration files change the members (KindMembers with a Seq)
 //
 // NewestVersion is the newest version that this program speaks. Members speak the one before, too.
-const NewestVersion = 9
+const NewestVersion = 10
+
+// VersionFileMembers is the version that all members have to speak before configuration files
+// change who they are.
+const VersionFileMembers = 10
 
 // ErrVersion says that two members have no version of the protocol in common.
 var ErrVersion = errors.New("peer: no common version of the protocol between members")

@@ -50,6 +50,9 @@ type Member interface {
 	ResetStats()
 	ResetConnectionStats()
 
+	// Shed moves the clients of that share of the sessions to other members, and returns their
+	// number.
+	Shed(ctx context.Context, percent int) int
 	// Snapshot returns the state as of one zxid, with all that was committed before the call.
 	Snapshot(context.Context) (Snapshot, error)
 	// SaveSnapshot writes a snapshot to the member's disk, and returns its zxid.

@@ -2,10 +2,12 @@ package admin
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -37,7 +39,7 @@ type Server struct {
 func New(cfg Config) *Server {
 	cfg.Base = cmp.Or(cfg.Base, "/commands")
 	s := &Server{cfg: cfg, byName: map[string]*command{}}
-	names := []string{snapshotName, restoreName}
+	names := []string{snapshotName, restoreName, shedName}
 	for i := range commands {
 		c := &commands[i]
 		for _, name := range append([]string{c.name}, c.aliases...) {
@@ -77,6 +79,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.serveSnapshot(w, r)
 	case s.IsRestore(r):
 		s.serveRestore(w, r)
+	case name == shedName || name == "shed":
+		s.serveShed(w, r)
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		w.Header().Set("Allow", "GET, HEAD")
 		w.WriteHeader(http.StatusMethodNotAllowed)
@@ -94,6 +98,39 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			s.cfg.Member.Audit(r, c.name, nil)
 		}
 	}
+}
+
+const shedName = "shed_connections"
+
+// serveShed answers POST /commands/shed_connections, of super users: it moves the clients of a
+// share of the sessions, in percent, to other members. The share is a parameter, or in a JSON
+// object as the body: {"percentage": 25}.
+func (s *Server) serveShed(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodPost {
+		w.Header().Set("Allow", http.MethodPost)
+		w.WriteHeader(http.StatusMethodNotAllowed)
+		return
+	}
+	if !s.allowed(w, r, shedName) {
+		return
+	}
+	var asked struct {
+		Percentage *int `json:"percentage"`
+	}
+	var err error
+	if text := r.URL.Query().Get("percentage"); text != "" {
+		asked.Percentage = new(int)
+		*asked.Percentage, err = strconv.Atoi(text)
+	} else {
+		err = json.NewDecoder(r.Body).Decode(&asked)
+	}
+	if err != nil || asked.Percentage == nil || *asked.Percentage < 0 || *asked.Percentage > 100 {
+		s.fail(w, http.StatusBadRequest, shedName, "percentage must be a number from 0 to 100")
+		return
+	}
+	n := s.cfg.Member.Shed(r.Context(), *asked.Percentage)
+	s.cfg.Member.Audit(r, shedName, nil)
+	s.answer(w, http.StatusOK, shedName, Fields{{"percentage_requested", *asked.Percentage}, {"connections_shed", n}})
 }
 
 func (s *Server) nameIn(r *http.Request) string {

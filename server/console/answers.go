@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net/netip"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -125,6 +126,7 @@ type contenderRow struct {
 	Layout     string   `json:"layout"`
 	Library    string   `json:"library"`
 	CreatedAt  stamp    `json:"createdAt"`
+	QueuedAt   stamp    `json:"queuedAt"`
 	SinceAt    stamp    `json:"sinceAt"`
 	SinceExact bool     `json:"sinceExact"`
 	WaitMs     int64    `json:"waitMs"`
@@ -142,12 +144,32 @@ type viewer struct {
 	ctx   context.Context // ends when nobody waits for the answer
 	ids   []znode.Identity
 	super bool
+	// isClient: the answer is a report to a client. It is told from where another client is
+	// connected if it may read that one's node.
+	isClient bool
+	remotes  map[wire.SessionID]netip.AddrPort // of the clients that are connected here
 	// deadlocked has the contenders in the deadlocks that the viewer may see, since the last
 	// showDeadlocks. The index's mu guards it.
 	deadlocked places
 }
 
 func (v *viewer) may(a *znode.Access) bool { return v.super || a.Allows(v.ids, wire.PermRead) }
+
+// address is the address of the client that owns a node, for those who may know it.
+func (v *viewer) address(a *znode.Access, id int64, addr string) string {
+	if v.isClient && !v.may(a) {
+		return ""
+	}
+	return v.withPort(wire.SessionID(id), addr)
+}
+
+// withPort is a session's address, with the port if its client is connected to this member.
+func (v *viewer) withPort(id wire.SessionID, addr string) string {
+	if at, here := v.remotes[id]; here {
+		return at.String()
+	}
+	return addr
+}
 
 // sees reports whether v may see that a node is there: READ on its parent.
 func (v *viewer) sees(store *znode.Store, path string) bool {
@@ -162,7 +184,7 @@ func (v *viewer) sees(store *znode.Store, path string) bool {
 // says is what a contender says of itself, for those who may read its node.
 func says(c *locknode.Contender) (note, who string) {
 	if c.Info == nil {
-		return "", ""
+		return "", c.Identifier()
 	}
 	if c.Info.Program != "" {
 		who = fmt.Sprintf("%s[%d]@%s", c.Info.Program, c.Info.PID, cmp.Or(c.Info.Host, "?"))

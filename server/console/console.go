@@ -1,7 +1,10 @@
 package console
 
 import (
+	"cmp"
+	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/url"
 	"reflect"
@@ -11,6 +14,7 @@ import (
 	"time"
 
 	"lockkeeper/locknode"
+	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
 
@@ -57,14 +61,8 @@ func New(cfg Config) *Console {
 // Close ends the event streams and the Console's goroutine.
 func (c *Console) Close() { c.hub.close() }
 
-// IndexRefused counts how often the locks did not fit into Config.IndexBytes. A nil Console has
-// refused nothing.
-func (c *Console) IndexRefused() int64 {
-	if c == nil {
-		return 0
-	}
-	return c.index.refused.Load()
-}
+// IndexRefused counts how often the locks did not fit into Config.IndexBytes.
+func (c *Console) IndexRefused() int64 { return c.index.refused.Load() }
 
 // views are the answers, by the names of their endpoints. They are made from a request's parameters
 // for a viewer, with now as the present time.
@@ -72,7 +70,47 @@ var views = map[string]func(*Console, url.Values, *viewer, time.Time) (any, erro
 	"cluster": (*Console).cluster, "locks": (*Console).locks, "lock": (*Console).lock,
 	"history": (*Console).history, "trouble": (*Console).trouble, "sessions": (*Console).sessions,
 	"session": (*Console).session, "node": (*Console).node, "children": (*Console).children,
-	"whoami": (*Console).whoami,
+	"whoami": (*Console).whoami, "queues": (*Console).queues,
+}
+
+// reports are the views that clients may read on their own port: of locks. They show what ACLs
+// permit.
+var reports = map[string]bool{"locks": true, "lock": true, "queues": true, "history": true}
+
+// codes are what clients get for the statuses of failures.
+var codes = map[int]wire.Code{
+	http.StatusBadRequest: wire.CodeBadArguments, http.StatusForbidden: wire.CodeNoAuth,
+	http.StatusNotFound: wire.CodeNoNode, http.StatusServiceUnavailable: wire.CodeThrottledOp,
+}
+
+// Report answers a view to a client with these identities: its name and parameters, as they follow
+// api/v1/ in an address of HTTP. Codes: NoNode for other views and for what is not there,
+// BadArguments, NoAuth, ThrottledOp when there is no memory for it.
+func (c *Console) Report(ctx context.Context, text string, ids []znode.Identity) ([]byte, wire.Code) {
+	name, query, _ := strings.Cut(text, "?")
+	if !reports[name] {
+		return nil, wire.CodeNoNode
+	}
+	q, err := url.ParseQuery(query)
+	if err != nil {
+		return nil, wire.CodeBadArguments
+	}
+	defer c.hub.wake() // the index may have been built for this
+	v := &viewer{ctx: ctx, ids: ids, super: c.member.IsSuper(ids), isClient: true}
+	answer, err := c.answer(name, q, v, time.Now())
+	var f *failure
+	switch {
+	case errors.As(err, &f):
+		return nil, cmp.Or(codes[f.status], wire.CodeThrottledOp)
+	case err != nil:
+		return nil, wire.CodeThrottledOp
+	}
+	release, ok := c.hold(answer)
+	if !ok {
+		return nil, wire.CodeThrottledOp
+	}
+	defer release()
+	return encode(answer), wire.CodeOK
 }
 
 // live are the views that an event stream may show.
@@ -96,6 +134,13 @@ func (c *Console) viewer(r *http.Request) *viewer {
 	return &viewer{ctx: r.Context(), ids: ids, super: c.member.IsSuper(ids)}
 }
 
+// answer makes the answer of a view.
+func (c *Console) answer(name string, q url.Values, v *viewer, now time.Time) (any, error) {
+	seeing := *v
+	seeing.remotes = c.member.Remotes()
+	return views[name](c, q, &seeing, now)
+}
+
 func (c *Console) serveView(w http.ResponseWriter, r *http.Request, name string) {
 	defer c.hub.wake() // the index may have been built for this
 	v := c.viewer(r)
@@ -103,7 +148,7 @@ func (c *Console) serveView(w http.ResponseWriter, r *http.Request, name string)
 	if name == "whoami" {
 		q = url.Values{"acts": {c.actsRefused(r, v)}}
 	}
-	answer, err := views[name](c, q, v, time.Now())
+	answer, err := c.answer(name, q, v, time.Now())
 	if err != nil {
 		writeFailure(w, err)
 		return

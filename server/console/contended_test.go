@@ -77,15 +77,75 @@ func TestContended(t *testing.T) {
 	four := add("/four", "latch-", 4)
 	nine := add("/nine", "x__lock__", 9)
 	want := []Contention{{"/nine", 8, nine}, {"/four", 3, four}, {"/two", 1, two}}
-	if got := Contended(p.view, 10); fmt.Sprint(got) != fmt.Sprint(want) {
+	if got := Survey(p.view, 10).Contended; fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("contended: %v, want %v", got, want)
 	}
-	if got := Contended(p.view, 2); len(got) > 2 || got[0] != want[0] {
+	if got := Survey(p.view, 2).Contended; len(got) > 2 || got[0] != want[0] {
 		t.Errorf("two of them: %v", got)
 	}
 	if wait := want[0].LongestWait(time.UnixMilli(nine + 7000)); wait != 7*time.Second {
 		t.Errorf("it has waited for %v", wait)
 	}
+}
+
+// TestContendedSemaphores: who waits for a lease counts once, for the semaphore and not for its
+// queue, and a holder does not count.
+func TestContendedSemaphores(t *testing.T) {
+	const curator, kazoo = "_c_34c73d33-a364-4285-8dd6-8b05f149fed9-", "b7bfcd3227404d3880a0eccd4e5100c"
+	p := newTape(t, 0)
+	for id := range wire.SessionID(5) {
+		p.open(id + 1)
+	}
+	for _, path := range []string{"/s", "/s/leases", "/s/locks", "/k", "/k-__lock__"} {
+		p.create(1, path, "", wire.ModePersistent)
+	}
+	p.create(1, "/s/leases/"+curator+"lease-", "", wire.ModeEphemeralSequential)
+	p.create(2, "/s/locks/"+curator+"lock-", "", wire.ModeEphemeralSequential)
+	second := p.ms
+	p.create(2, "/s/leases/"+curator+"lease-", "", wire.ModeEphemeralSequential)
+	p.create(3, "/s/locks/"+curator+"lock-", "", wire.ModeEphemeralSequential)
+	p.create(4, "/k/"+kazoo+"1", "", wire.ModeEphemeral)
+	p.create(5, "/k-__lock__/"+kazoo+"2__lock__", "", wire.ModeEphemeralSequential)
+	got, want := Survey(p.view, 10), []Contention{{"/s", 2, second}, {"/k", 1, p.ms}}
+	if fmt.Sprint(got.Contended) != fmt.Sprint(want) || got.Deadlocks != 0 || !got.Known {
+		t.Errorf("%+v, want %v", got, want)
+	}
+}
+
+// TestSurveyCountsDeadlocks, also those over the locks around a command.
+func TestSurveyCountsDeadlocks(t *testing.T) {
+	p := newTape(t, 0)
+	for id := range wire.SessionID(6) {
+		p.open(id + 1)
+	}
+	const node = "_c_34c73d33-a364-4285-8dd6-8b05f149fed9-lock-"
+	take := func(id wire.SessionID, lock, data string) {
+		p.create(id, lock+"/"+node, data, wire.ModeEphemeralSequential)
+	}
+	for _, lock := range []string{"/a", "/b", "/c", "/d", "/e"} {
+		p.create(1, lock, "", wire.ModePersistent)
+	}
+	want := func(n int) {
+		t.Helper()
+		if got := Survey(p.view, 10); got.Deadlocks != n || !got.Known {
+			t.Errorf("%d deadlocks (known: %v), want %d", got.Deadlocks, got.Known, n)
+		}
+	}
+	take(1, "/a", "")
+	take(2, "/b", "")
+	take(1, "/b", "")
+	want(0)
+	take(2, "/a", "")
+	want(1)
+	take(3, "/c", "")
+	take(4, "/d", "")
+	take(5, "/d", `{"by":"lockkeeper/recipes","since":"2026-11-21T14:00:00Z","within":["0x3"]}`)
+	want(1)
+	take(6, "/c", `{"by":"lockkeeper/recipes","since":"2026-11-21T14:00:00Z","within":["0x4"]}`)
+	want(2)
+	take(1, "/e", "")
+	take(1, "/e", "") // threads that share a session
+	want(2)
 }
 
 // TestLongHolds: a lock that is held for long while others wait, or for much longer by somebody
@@ -141,7 +201,7 @@ func TestContendedLooksAtFewNodes(t *testing.T) {
 		for range 3 {
 			p.create(1, "/l/x-lock-", "", wire.ModeEphemeralSequential)
 		}
-		if got := Contended(p.view, 10); (len(got) == 1) != (others < contendedChildren) {
+		if got := Survey(p.view, 10).Contended; (len(got) == 1) != (others < contendedChildren) {
 			t.Errorf("behind %d others: %v", others, got)
 		}
 	}

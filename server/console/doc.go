@@ -17,8 +17,8 @@
 //
 // # For metrics
 //
-// [Contended] finds the locks with the most waiters, without the index. [Recorder].Granted is told,
-// while a command is applied, whose contender is the next: package session measures with it how
-// long the next holder's client takes to react to the end of the holder before it
-// (session.Measures.Handoff).
+// [Survey] finds the locks with the most waiters, and deadlocks, without the index.
+// [Recorder].Granted is told, while a command is applied, whose contender is the next: package
+// session measures with it how long the next holder's client takes to react to the end of the
+// holder before it (session.Measures.Handoff).
 package console

@@ -200,7 +200,7 @@ var fixedTime = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 // one. What has changed is found out with a fixed time, so that ages do not count.
 func (h *hub) answer(list []*watcher) {
 	w := list[0]
-	body, err := views[w.view](h.c, w.query, w.viewer, fixedTime)
+	body, err := h.c.answer(w.view, w.query, w.viewer, fixedTime)
 	if w.viewer.ctx.Err() != nil {
 		return // the next tick asks for another watcher
 	}
@@ -232,7 +232,7 @@ func (h *hub) answer(list []*watcher) {
 		return
 	}
 	if err == nil {
-		if body, err = views[w.view](h.c, w.query, w.viewer, time.Now()); err != nil {
+		if body, err = h.c.answer(w.view, w.query, w.viewer, time.Now()); err != nil {
 			return // it has gone in between; the next tick says so
 		}
 		m.data = encode(body)
@@ -332,7 +332,7 @@ func viewerKey(v *viewer) []znode.Identity {
 
 // sendFirst sends the view at once.
 func (c *Console) sendFirst(s *stream, me *watcher) bool {
-	body, err := views[me.view](c, me.query, me.viewer, time.Now())
+	body, err := c.answer(me.view, me.query, me.viewer, time.Now())
 	if err != nil {
 		status := http.StatusServiceUnavailable
 		if f, ok := err.(*failure); ok {

@@ -36,6 +36,9 @@ type Hold struct {
 type quitter struct {
 	Node     string `json:"node"`
 	Session  string `json:"session"`
+	Note     string `json:"note"`
+	Who      string `json:"who"`
+	Address  string `json:"address"`
 	QueuedAt stamp  `json:"queuedAt"`
 	ToAt     stamp  `json:"toAt"`
 	End      End    `json:"end"`
@@ -321,8 +324,12 @@ func (r *replay) ended(c *locknode.Contender, e *event) {
 	at := stamp(instant(e.timeMs))
 	h := r.holding[c.Node]
 	if h == nil {
-		r.quit = append(r.quit, quitter{Node: c.Node, Session: hexText(c.Session), QueuedAt: stamp(c.Created),
-			ToAt: at, End: e.end, EndedBy: hexText(e.by)})
+		q := quitter{Node: c.Node, Session: hexText(c.Session), QueuedAt: stamp(c.Created),
+			ToAt: at, End: e.end, EndedBy: hexText(e.by), Address: r.viewer.address(r.access[e.path], c.Session, r.addrs[e.path])}
+		if r.viewer.may(r.access[e.path]) {
+			q.Note, q.Who = says(c)
+		}
+		r.quit = append(r.quit, q)
 		return
 	}
 	end := e.end
@@ -351,7 +358,7 @@ func (r *replay) judge(atMs int64, exact bool) {
 		from := instant(atMs)
 		path := c.Path + "/" + c.Node
 		h := &Hold{Node: c.Node, Session: hexText(c.Session), Mode: c.Kind.String(), Token: c.Token,
-			QueuedAt: stamp(c.Created), FromAt: stamp(from), FromExact: exact, Address: r.addrs[path]}
+			QueuedAt: stamp(c.Created), FromAt: stamp(from), FromExact: exact, Address: r.viewer.address(r.access[path], c.Session, r.addrs[path])}
 		if exact {
 			h.WaitedMs = max(0, from.Sub(c.Created).Milliseconds())
 		}

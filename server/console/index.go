@@ -42,7 +42,7 @@ type content struct {
 	dirty      map[string]*lock
 	beginMs    int64  // where what is recorded begins
 	changes    uint64 // grows with each change
-	nodes      map[wire.SessionID]int
+	nodes      map[wire.SessionID]sessionNodes
 	shared     int // sessions that have more than one node
 	within     int // nodes that name sessions around them
 
@@ -56,7 +56,7 @@ type lock struct {
 	path  string
 	plain bool
 	all   []locknode.Contender // in the order in which they came
-	heads map[string]since     // by node, since when it has held
+	heads map[headKey]since    // since when each holder has held
 	ends  []ended              // of contenders, since heads was made
 
 	queue     []locknode.Contender // as locknode.Resolve returns it
@@ -72,15 +72,42 @@ type lock struct {
 	addrs     map[string]string        // by node, of its client
 }
 
+// headKey names a holder. The node of a plain lock is made again under its name for the next one.
+type headKey struct {
+	node  string
+	token int64
+}
+
+func keyOf(c *locknode.Contender) headKey { return headKey{c.Node, c.Token} }
+
+// sessionNodes are the nodes of a session: how many, and those that say who it is, in the order in
+// which they came.
+type sessionNodes struct {
+	n     int
+	named []string
+}
+
+// forget removes a node from named. Most often it is the first.
+func (s *sessionNodes) forget(path string) {
+	switch i := slices.Index(s.named, path); {
+	case i == 0:
+		s.named = s.named[1:]
+	case i > 0:
+		s.named = slices.Delete(s.named, i, i+1)
+	}
+}
+
 // since is when a contender became a holder; exact if that was seen.
 type since struct {
 	at    time.Time
 	exact bool
 }
 
-// ended is the end of a contender, for others behind it.
+// ended is the end of a contender, for others behind it. A writer that is content with reading ends
+// for readers.
 type ended struct {
 	token int64
+	class locknode.Class
 	at    time.Time
 }
 
@@ -188,7 +215,7 @@ func (x *index) buildLocked() {
 	x.at = x.rec.end()
 	x.built = true
 	x.locks, x.where, x.dirty = map[string]*lock{}, map[string]*lock{}, map[string]*lock{}
-	x.semaphores, x.nodes = map[string]bool{}, map[wire.SessionID]int{}
+	x.semaphores, x.nodes = map[string]bool{}, map[wire.SessionID]sessionNodes{}
 	x.shared, x.within = 0, 0
 	x.deadlocks = nil
 	x.changes++
@@ -229,7 +256,9 @@ func (x *index) buildLocked() {
 			if e := &part[i]; e.what == deleted {
 				path, plain := locknode.Place(e.path, x.isSemaphore)
 				if l := x.locks[path]; l != nil && !plain {
-					l.ends = append(l.ends, ended{int64(e.czxid), instant(e.timeMs)})
+					dir, name := locknode.Split(e.path)
+					gone := locknode.New(dir, name, int64(e.owner), instant(e.ctimeMs), int64(e.czxid), nil)
+					l.ends = append(l.ends, ended{gone.Token, gone.Class(), instant(e.timeMs)})
 				}
 			}
 		}
@@ -304,9 +333,14 @@ func (x *index) addLocked(path string, owner wire.SessionID, ctimeMs int64, czxi
 		l.addrs[path] = addr
 	}
 	x.where[path] = l
-	if x.nodes[owner]++; x.nodes[owner] == 2 {
+	own := x.nodes[owner]
+	if own.n++; own.n == 2 {
 		x.shared++
 	}
+	if note, who := says(&c); note != "" || who != "" {
+		own.named = append(own.named, path)
+	}
+	x.nodes[owner] = own
 	if c.Info != nil && len(c.Info.Within) > 0 {
 		x.within++
 	}
@@ -345,8 +379,18 @@ func (x *index) changeLocked(e *event) {
 	if i := l.find(e.path); i >= 0 {
 		c := &l.all[i]
 		x.countLocked(-bytesOf(c))
+		was := *c
 		l.all[i] = locknode.New(c.Path, c.Node, c.Session, c.Created, c.Token, e.data)
+		if was.Exclusive() && !c.Exclusive() {
+			l.ends = append(l.ends, ended{was.Token, was.Class(), instant(e.timeMs)})
+		}
 		x.countLocked(bytesOf(c))
+		own := x.nodes[wire.SessionID(c.Session)]
+		own.forget(e.path)
+		if note, who := says(c); note != "" || who != "" {
+			own.named = append(own.named, e.path)
+		}
+		x.nodes[wire.SessionID(c.Session)] = own
 		x.touchLocked(l)
 	}
 }
@@ -356,10 +400,11 @@ func (x *index) removeLocked(e *event) {
 	if l == nil {
 		return
 	}
-	if i := l.find(e.path); i < 0 || l.all[i].Token > int64(e.czxid) {
+	i := l.find(e.path)
+	if i < 0 || l.all[i].Token > int64(e.czxid) {
 		return // it has been visited after it was made again
 	}
-	l.ends = append(l.ends, ended{int64(e.czxid), instant(e.timeMs)})
+	l.ends = append(l.ends, ended{l.all[i].Token, l.all[i].Class(), instant(e.timeMs)})
 	x.forgetLocked(l, e.path)
 }
 
@@ -367,7 +412,10 @@ func (x *index) forgetLocked(l *lock, path string) {
 	if i := l.find(path); i >= 0 {
 		c := &l.all[i]
 		owner := wire.SessionID(c.Session)
-		switch x.nodes[owner]--; x.nodes[owner] {
+		own := x.nodes[owner]
+		own.n--
+		own.forget(path)
+		switch x.nodes[owner] = own; own.n {
 		case 0:
 			delete(x.nodes, owner)
 		case 1:
@@ -422,24 +470,24 @@ func (l *lock) resolve(beginMs int64) {
 	}
 	l.held, l.waiting, l.oldest, l.since = 0, 0, time.Time{}, time.Time{}
 	l.orphans, l.two = false, false
-	heads := map[string]since{}
+	heads := map[headKey]since{}
 	for i := range l.queue {
 		c := &l.queue[i]
 		l.orphans = l.orphans || c.Orphan
 		l.two = l.two || len(c.MayIgnore) > 0
 		if !c.Held {
 			l.waiting++
-			if l.oldest.IsZero() || c.Created.Before(l.oldest) {
-				l.oldest = c.Created
+			if l.oldest.IsZero() || c.Queued.Before(l.oldest) {
+				l.oldest = c.Queued
 			}
 			continue
 		}
 		l.held++
-		s, known := l.heads[c.Node]
+		s, known := l.heads[keyOf(c)]
 		if !known {
 			s = l.heldSince(c, beginMs)
 		}
-		heads[c.Node] = s
+		heads[keyOf(c)] = s
 		if l.since.IsZero() || s.at.Before(l.since) {
 			l.since = s.at
 		}
@@ -451,12 +499,12 @@ func (l *lock) resolve(beginMs int64) {
 	l.orphans = l.orphans && l.kind != kindSemaphore
 }
 
-// heldSince is when c became a holder: when the last contender in front of it went, or when it
-// came.
+// heldSince is when c became a holder: when the last contender that it had to wait for went, or
+// when it came.
 func (l *lock) heldSince(c *locknode.Contender, beginMs int64) since {
 	s := since{at: c.Created, exact: c.Kind == locknode.KindLease || l.plain || c.Created.UnixMilli() >= beginMs}
 	for _, e := range l.ends {
-		if e.token < c.Token && !e.at.Before(s.at) {
+		if e.token < c.Token && c.Behind(e.class) && !e.at.Before(s.at) {
 			s = since{e.at, true}
 		}
 	}

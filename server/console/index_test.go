@@ -92,3 +92,56 @@ func TestIndexDoesNotFit(t *testing.T) {
 		}
 	})
 }
+
+// A plain lock that changes hands keeps its node's name: the next holder holds since its own node
+// is there, also if nobody has looked in between.
+func TestPlainLockHeldSince(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newTape(t, 1<<20)
+		p.open(1)
+		path := p.create(1, "/plain", "", wire.ModeEphemeral)
+		x := newIndex(p.view, p.r, 1000*lockBytes)
+		held := func() (since time.Time) {
+			t.Helper()
+			if err := x.with(func() { since = x.where[path].since }); err != nil {
+				t.Fatal(err)
+			}
+			return since
+		}
+		first := held()
+		p.request(1, wire.OpDelete, wire.DeleteRequest{Path: path, Version: -1})
+		p.create(1, path, "", wire.ModeEphemeral)
+		if next := held(); !next.After(first) {
+			t.Errorf("the next holder holds since %v, the first one since %v", next, first)
+		}
+	})
+}
+
+// A reader holds since the last writer in front of it has gone, or is content with reading,
+// whatever readers beside it do.
+func TestReaderHeldSince(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newTape(t, 1<<20)
+		p.open(1)
+		p.create(1, "/rw-lock", "", wire.ModePersistent)
+		writer := p.create(1, "/rw-lock/x-__WRIT__0000000001", "", wire.ModeEphemeral)
+		beside := p.create(1, "/rw-lock/x-__READ__0000000002", "", wire.ModeEphemeral)
+		reader := p.create(1, "/rw-lock/x-__READ__0000000003", "", wire.ModeEphemeral)
+		x := newIndex(p.view, p.r, 1000*lockBytes)
+		if err := x.with(func() {}); err != nil {
+			t.Fatal(err)
+		}
+		p.request(1, wire.OpDelete, wire.DeleteRequest{Path: writer, Version: -1})
+		freed := p.ms
+		time.Sleep(time.Second)
+		p.request(1, wire.OpDelete, wire.DeleteRequest{Path: beside, Version: -1})
+		if err := x.with(func() {
+			l := x.where[reader]
+			if got := l.heads[keyOf(&l.queue[0])]; !l.queue[0].Held || got != (since{instant(freed), true}) {
+				t.Errorf("held since %+v, want %v", got, instant(freed))
+			}
+		}); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

@@ -133,12 +133,14 @@ func (f *lockFilter) matches(x *index, l *lock, v *viewer) bool {
 	for i := range l.queue[:min(len(l.queue), searchMost)] {
 		c := &l.queue[i]
 		if f.bySession && c.Session == f.session || c.Library == f.search ||
-			strings.HasPrefix(l.addrs[c.Path+"/"+c.Node], f.search) {
+			strings.HasPrefix(v.address(l.access[c.Path+"/"+c.Node], c.Session, l.addrs[c.Path+"/"+c.Node]), f.search) {
 			return true
 		}
-		if c.Info != nil && v.may(l.access[c.Path+"/"+c.Node]) && (strings.Contains(strings.ToLower(c.Info.Note), f.search) ||
-			strings.Contains(strings.ToLower(c.Info.Program), f.search)) {
-			return true
+		if v.may(l.access[c.Path+"/"+c.Node]) {
+			note, who := says(c)
+			if strings.Contains(strings.ToLower(note), f.search) || strings.Contains(strings.ToLower(who), f.search) {
+				return true
+			}
 		}
 	}
 	return false
@@ -252,8 +254,8 @@ func (x *index) row(l *lock, store *znode.Store, v *viewer, now time.Time) lockR
 			continue
 		}
 		h := holderRow{Node: c.Node, Session: hexText(c.Session), Mode: modeOf(l, c), Token: c.Token,
-			SinceAt: stamp(l.heads[c.Node].at), SinceExact: l.heads[c.Node].exact,
-			Address: store.SessionAddr(wire.SessionID(c.Session))}
+			SinceAt: stamp(l.heads[keyOf(c)].at), SinceExact: l.heads[keyOf(c)].exact,
+			Address: v.address(l.access[c.Path+"/"+c.Node], c.Session, store.SessionAddr(wire.SessionID(c.Session)))}
 		if v.may(l.access[c.Path+"/"+c.Node]) {
 			h.Note, h.Who = says(c)
 		}
@@ -359,20 +361,21 @@ func (x *index) contenderRow(l *lock, c *locknode.Contender, store *znode.Store,
 	r := contenderRow{
 		Path: c.Path, Node: c.Node, Session: hexText(c.Session), Held: c.Held, MayHold: c.MayHold,
 		Mode: modeOf(l, c), Token: c.Token, Layout: c.Layout, Library: c.Library, CreatedAt: stamp(c.Created),
-		Orphan: c.Orphan, MayIgnore: orEmpty(c.MayIgnore), Within: []string{},
+		QueuedAt: stamp(c.Queued),
+		Orphan:   c.Orphan, MayIgnore: orEmpty(c.MayIgnore), Within: []string{},
 		Deadlock: slices.Contains(v.deadlocked[l], c.Token),
 	}
 	if info, ok := store.Session(wire.SessionID(c.Session)); ok {
-		r.Address, r.TimeoutMs = info.Addr, info.TimeoutMs
+		r.Address, r.TimeoutMs = v.address(l.access[c.Path+"/"+c.Node], c.Session, info.Addr), info.TimeoutMs
 	}
 	if here[wire.SessionID(c.Session)] {
 		yes := true
 		r.Connected = &yes
 	}
 	if c.Held {
-		r.SinceAt, r.SinceExact = stamp(l.heads[c.Node].at), l.heads[c.Node].exact
+		r.SinceAt, r.SinceExact = stamp(l.heads[keyOf(c)].at), l.heads[keyOf(c)].exact
 	} else {
-		r.WaitMs = max(0, now.Sub(c.Created).Milliseconds())
+		r.WaitMs = max(0, now.Sub(c.Queued).Milliseconds())
 	}
 	if v.may(l.access[c.Path+"/"+c.Node]) {
 		r.Note, r.Who = says(c)

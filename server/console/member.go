@@ -3,6 +3,7 @@ package console
 import (
 	"context"
 	"net/http"
+	"net/netip"
 	"time"
 
 	"lockkeeper/session"
@@ -26,6 +27,8 @@ type Member interface {
 	Cluster() Cluster
 	// Connections are the sessions that are connected to this member.
 	Connections() []session.Connection
+	// Remotes are the addresses and ports of the clients that are connected to this member.
+	Remotes() map[wire.SessionID]netip.AddrPort
 	// Watches is how many connections of this member watch a node; WatchedBy what one session does.
 	Watches(path string) int
 	WatchedBy(id wire.SessionID) []string
@@ -64,17 +67,19 @@ type Herd struct {
 
 // Cluster is how the cluster is: see docs/api.md.
 type Cluster struct {
-	Standalone bool           `json:"standalone"`
-	Leader     int            `json:"leader"`
-	Term       string         `json:"term"`
-	Version    string         `json:"version"`
-	Voters     int            `json:"voters"`
-	Majority   int            `json:"majority"`
-	VotersUp   int            `json:"votersUp"`
-	MayFail    int            `json:"mayFail"`
-	Members    []MemberReport `json:"members"`
-	State      StateCounts    `json:"state"`
-	Changes    []LeaderChange `json:"changes"`
+	Standalone bool   `json:"standalone"`
+	Leader     int    `json:"leader"`
+	Term       string `json:"term"`
+	Version    string `json:"version"`
+	Voters     int    `json:"voters"`
+	Majority   int    `json:"majority"`
+	VotersUp   int    `json:"votersUp"`
+	// VotersReady are those that do not say that they are behind.
+	VotersReady int            `json:"votersReady"`
+	MayFail     int            `json:"mayFail"`
+	Members     []MemberReport `json:"members"`
+	State       StateCounts    `json:"state"`
+	Changes     []LeaderChange `json:"changes"`
 }
 
 // StateCounts is how large the state is.
@@ -97,6 +102,8 @@ type MemberReport struct {
 	HTTP     string `json:"http"`
 	Protocol int    `json:"protocol"`
 	PeerAuth string `json:"peerAuth"`
+	// Readiness is that of server.ListedMember.
+	Readiness string `json:"readiness"`
 	*Health
 }
 
@@ -115,11 +122,17 @@ type Health struct {
 	Nodes         int        `json:"nodes"`
 	FsyncMs       *float64   `json:"fsyncMs"`
 	FsyncMaxMs    *float64   `json:"fsyncMaxMs"`
-	Connections   int        `json:"connections"`
-	Leases        *int       `json:"leases"`
-	Outstanding   int        `json:"outstanding"`
-	UptimeMs      int64      `json:"uptimeMs"`
-	Build         string     `json:"build"`
+	// LeaderHeardMs is how long ago a follower has heard of its leader.
+	LeaderHeardMs *int64 `json:"leaderHeardMs"`
+	// PausedPart is during what part of the last minutes the process did not run, PauseMaxMs for
+	// how long at most.
+	PausedPart  *float64 `json:"pausedPart"`
+	PauseMaxMs  *float64 `json:"pauseMaxMs"`
+	Connections int      `json:"connections"`
+	Leases      *int     `json:"leases"`
+	Outstanding int      `json:"outstanding"`
+	UptimeMs    int64    `json:"uptimeMs"`
+	Build       string   `json:"build"`
 	// Cluster is empty while the member belongs to none. Joining says that the cluster does not
 	// count the member's disk, or not yet. DisksReplaced counts those that the member has begun to
 	// replace as the leader.

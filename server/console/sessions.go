@@ -14,8 +14,8 @@ import (
 )
 
 type sessionRow struct {
-	Session     string `json:"session"`
-	Address     string `json:"address"`
+	Session string `json:"session"`
+	named
 	TimeoutMs   int32  `json:"timeoutMs"`
 	Generation  uint64 `json:"generation"`
 	Ephemerals  *int   `json:"ephemerals"` // nil: v may not see all nodes
@@ -78,7 +78,7 @@ func (c *Console) sessions(q url.Values, v *viewer, now time.Time) (any, error) 
 			a.Total = store.Counts().Sessions
 		})
 		for i := range infos {
-			r := newSessionRow(&infos[i], here, left, all)
+			r := v.sessionRow(&infos[i], here, left, all)
 			if r.Here {
 				a.Here++
 			}
@@ -96,8 +96,19 @@ func (c *Console) sessions(q url.Values, v *viewer, now time.Time) (any, error) 
 	slices.SortFunc(list, order)
 	from := min(a.Offset, len(list))
 	a.Sessions = append([]sessionRow{}, list[from:min(len(list), from+a.Limit)]...)
+	c.nameSessions(a.Sessions, v)
 	a.head = c.head(now)
 	return a, nil
+}
+
+// nameSessions fills in what the sessions are known by. If the locks do not fit into the index,
+// that is their address alone.
+func (c *Console) nameSessions(rows []sessionRow, v *viewer) {
+	_ = c.index.with(func() {
+		for i := range rows {
+			c.member.View(func(store *znode.Store) { rows[i].named = c.index.nameOf(store, v, int64(rows[i].id)) })
+		}
+	})
 }
 
 func sessionOrder(q url.Values) (func(a, b sessionRow) int, error) {
@@ -178,8 +189,10 @@ func (c *Console) left(now time.Time) map[wire.SessionID]int64 {
 	return left
 }
 
-func newSessionRow(info *znode.SessionInfo, here map[wire.SessionID]*connection, left map[wire.SessionID]int64, all bool) sessionRow {
-	r := sessionRow{Session: hexText(info.ID), Address: info.Addr, TimeoutMs: info.TimeoutMs, Generation: info.Generation,
+func (v *viewer) sessionRow(info *znode.SessionInfo, here map[wire.SessionID]*connection, left map[wire.SessionID]int64,
+	all bool,
+) sessionRow {
+	r := sessionRow{Session: hexText(info.ID), named: named{Address: v.withPort(info.ID, info.Addr)}, TimeoutMs: info.TimeoutMs, Generation: info.Generation,
 		Ephemerals: total(info.Ephemerals, all), id: info.ID}
 	r.connection = here[info.ID]
 	r.Here = r.connection != nil
@@ -202,6 +215,8 @@ type sessionAnswer struct {
 	Watches    *pathList  `json:"watches"`
 	Holds      []string   `json:"holds"`
 	Waits      []string   `json:"waits"`
+	// WaitsFor has for whom it waits, at each of Waits.
+	WaitsFor []sessionLock `json:"waitsFor"`
 }
 
 // session answers with one session.
@@ -226,7 +241,7 @@ func (c *Console) session(q url.Values, v *viewer, now time.Time) (any, error) {
 		return nil, failf(http.StatusNotFound, "there is no session %s", q.Get("id"))
 	}
 	all := c.seesAllNodes(v)
-	a := sessionAnswer{Session: newSessionRow(&info, c.connections(now, all), c.left(now), all), Identities: []string{}}
+	a := sessionAnswer{Session: v.sessionRow(&info, c.connections(now, all), c.left(now), all), Identities: []string{}}
 	if v.super {
 		a.Identities = identityTexts(append([]znode.Identity{{Scheme: "ip", ID: info.Addr}}, info.Identities...))
 	}
@@ -235,9 +250,12 @@ func (c *Console) session(q url.Values, v *viewer, now time.Time) (any, error) {
 		w := c.visible(c.member.WatchedBy(id), v, offset, limit)
 		a.Watches = &w
 	}
-	if a.Holds, a.Waits, err = c.contends(n, a.Ephemerals.Paths); err != nil {
+	if err = c.contends(&a, n, v); err != nil {
 		return nil, err
 	}
+	rows := []sessionRow{a.Session}
+	c.nameSessions(rows, v)
+	a.Session = rows[0]
 	a.head = c.head(now)
 	return a, nil
 }
@@ -261,23 +279,22 @@ func (c *Console) visible(paths []string, v *viewer, offset, limit int) pathList
 	return pathList{Total: len(seen), Paths: append([]string{}, seen[from:min(len(seen), from+limit)]...)}
 }
 
-// contends returns the locks that a session holds, and those that it waits for, of those that its
+// contends fills in the locks that a session holds, and those that it waits for, of those that its
 // nodes belong to.
-func (c *Console) contends(session int64, paths []string) (holds, waits []string, err error) {
-	holds, waits = []string{}, []string{}
-	err = c.index.with(func() {
-		for _, path := range paths {
+func (c *Console) contends(a *sessionAnswer, session int64, v *viewer) error {
+	a.Holds, a.Waits, a.WaitsFor = []string{}, []string{}, []sessionLock{}
+	return c.index.with(func() {
+		for _, path := range a.Ephemerals.Paths {
 			l := c.index.where[path]
-			if l == nil {
+			if l == nil || slices.Contains(a.Holds, l.path) || slices.Contains(a.Waits, l.path) {
 				continue
 			}
-			held := slices.ContainsFunc(l.queue, func(o locknode.Contender) bool { return o.Session == session && o.Held })
-			if held && !slices.Contains(holds, l.path) {
-				holds = append(holds, l.path)
-			} else if !held && !slices.Contains(waits, l.path) {
-				waits = append(waits, l.path)
+			if slices.ContainsFunc(l.queue, func(o locknode.Contender) bool { return o.Session == session && o.Held }) {
+				a.Holds = append(a.Holds, l.path)
+				continue
 			}
+			a.Waits = append(a.Waits, l.path)
+			c.member.View(func(store *znode.Store) { a.WaitsFor = append(a.WaitsFor, c.index.behind(store, v, l, session)) })
 		}
 	})
-	return holds, waits, err
 }

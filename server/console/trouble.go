@@ -41,16 +41,17 @@ type edgeRow struct {
 }
 
 type deadlockRow struct {
-	Sessions []string  `json:"sessions"`
-	Edges    []edgeRow `json:"edges"`
+	Sessions []string         `json:"sessions"`
+	Edges    []edgeRow        `json:"edges"`
+	Names    map[string]named `json:"names"` // of all sessions in Edges
 }
 
 type orphanRow struct {
 	Path     string   `json:"path"`
 	Nodes    []string `json:"nodes"`
 	Session  string   `json:"session"`
-	Address  string   `json:"address"`
 	OldestAt stamp    `json:"oldestAt"`
+	named
 }
 
 type longRow struct {
@@ -61,8 +62,7 @@ type longRow struct {
 	SinceExact bool   `json:"sinceExact"`
 	HeldMs     int64  `json:"heldMs"`
 	Waiting    int    `json:"waiting"`
-	Note       string `json:"note"`
-	Who        string `json:"who"`
+	named
 }
 
 type hotRow struct {
@@ -70,21 +70,24 @@ type hotRow struct {
 	Waiting       int    `json:"waiting"`
 	LongestWaitMs int64  `json:"longestWaitMs"`
 	Holder        string `json:"holder"`
+	named                // of the holder
 }
 
 type expiringRow struct {
 	Session    string `json:"session"`
-	Address    string `json:"address"`
 	TimeoutMs  int32  `json:"timeoutMs"`
 	LeftMs     int64  `json:"leftMs"`
 	Ephemerals *int   `json:"ephemerals"` // nil as in sessions
+	named
+	id wire.SessionID
 }
 
 type reconnectRow struct {
 	Session    string `json:"session"`
-	Address    string `json:"address"`
 	Reconnects int    `json:"reconnects"`
 	SinceAt    stamp  `json:"sinceAt"`
+	named
+	id wire.SessionID
 }
 
 type twoHoldersRow struct {
@@ -205,17 +208,18 @@ func (a *troubleAnswer) ofLocks(x *index, v *viewer, limit int, now time.Time) {
 	some("long", long, bySince, func(store *znode.Store, l *lock) {
 		h := x.row(l, store, v, now).Holders[0]
 		a.Long = append(a.Long, longRow{Path: l.path, Node: h.Node, Session: h.Session, SinceAt: h.SinceAt,
-			SinceExact: h.SinceExact, HeldMs: now.Sub(l.since).Milliseconds(), Waiting: l.waiting, Note: h.Note, Who: h.Who})
+			SinceExact: h.SinceExact, HeldMs: now.Sub(l.since).Milliseconds(), Waiting: l.waiting,
+			named: named{Address: h.Address, Who: h.Who, Note: h.Note}})
 	})
-	some("hot", hot, byWaiting, func(_ *znode.Store, l *lock) {
+	some("hot", hot, byWaiting, func(store *znode.Store, l *lock) {
 		row := hotRow{Path: l.path, Waiting: l.waiting, LongestWaitMs: now.Sub(l.oldest).Milliseconds()}
 		if l.held > 0 {
-			row.Holder = hexText(l.queue[0].Session)
+			row.Holder, row.named = hexText(l.queue[0].Session), x.nameOf(store, v, l.queue[0].Session)
 		}
 		a.Hot = append(a.Hot, row)
 	})
 	some("orphan", orphans, bySince, func(store *znode.Store, l *lock) {
-		a.Orphans = append(a.Orphans, l.orphanRows(store)...)
+		a.Orphans = append(a.Orphans, x.orphanRows(store, v, l)...)
 	})
 	some("twoHolders", two, byWaiting, func(_ *znode.Store, l *lock) {
 		for _, w := range warnings(l.queue) {
@@ -224,8 +228,8 @@ func (a *troubleAnswer) ofLocks(x *index, v *viewer, limit int, now time.Time) {
 	})
 }
 
-// orphans lists the sessions that have several nodes in the queue.
-func (l *lock) orphanRows(store *znode.Store) (list []orphanRow) {
+// orphanRows lists the sessions that have several nodes in the queue of a lock.
+func (x *index) orphanRows(store *znode.Store, v *viewer, l *lock) (list []orphanRow) {
 	at := map[int64]int{}
 	for i := range l.queue {
 		c := &l.queue[i]
@@ -237,7 +241,7 @@ func (l *lock) orphanRows(store *znode.Store) (list []orphanRow) {
 			k = len(list)
 			at[c.Session] = k
 			list = append(list, orphanRow{Path: l.path, Session: hexText(c.Session), OldestAt: stamp(c.Created),
-				Address: store.SessionAddr(wire.SessionID(c.Session))})
+				named: x.nameOf(store, v, c.Session)})
 		}
 		if len(list[k].Nodes) < 20 {
 			list[k].Nodes = append(list[k].Nodes, c.Node)
@@ -313,6 +317,7 @@ func (a *troubleAnswer) deadlocks(x *index, v *viewer, limit int) {
 				}
 			}
 		}
+		row.Names = x.namesOf(v, row.Edges)
 		if len(row.Edges) > 0 {
 			a.Deadlocks = append(a.Deadlocks, row)
 		}
@@ -333,7 +338,8 @@ func (a *troubleAnswer) ofSessions(c *Console, v *viewer, limit int) {
 			}
 			a.Counts["expiring"]++
 			if len(a.Expiring) < limit {
-				a.Expiring = append(a.Expiring, expiringRow{hexText(d.Session), info.Addr, info.TimeoutMs, max(0, left), total(info.Ephemerals, all)})
+				a.Expiring = append(a.Expiring, expiringRow{Session: hexText(d.Session), TimeoutMs: info.TimeoutMs,
+					LeftMs: max(0, left), Ephemerals: total(info.Ephemerals, all), id: d.Session})
 			}
 		}
 	})
@@ -341,6 +347,16 @@ func (a *troubleAnswer) ofSessions(c *Console, v *viewer, limit int) {
 	rows := c.reconnecting(now)
 	a.Counts["reconnecting"] = len(rows)
 	a.Reconnecting = append(a.Reconnecting, rows[:min(len(rows), limit)]...)
+	_ = c.index.with(func() { // it has just been used: if it does not fit, there are no names
+		for i := range a.Expiring {
+			c.member.View(func(store *znode.Store) { a.Expiring[i].named = c.index.nameOf(store, v, int64(a.Expiring[i].id)) })
+		}
+		for i := range a.Reconnecting {
+			c.member.View(func(store *znode.Store) {
+				a.Reconnecting[i].named = c.index.nameOf(store, v, int64(a.Reconnecting[i].id))
+			})
+		}
+	})
 }
 
 // reconnects is how often a session has had a new connection.
@@ -348,7 +364,7 @@ type reconnects struct {
 	generation uint64
 	at         time.Time // of that generation
 	now        uint64
-	addr       string
+	id         wire.SessionID
 	seen       time.Time
 }
 
@@ -374,7 +390,7 @@ func (c *Console) reconnecting(now time.Time) (rows []reconnectRow) {
 					r = &reconnects{generation: info.Generation, at: now}
 					c.reconnects[key] = r
 				}
-				r.now, r.addr, r.seen = info.Generation, info.Addr, now
+				r.now, r.id, r.seen = info.Generation, id, now
 			}
 		})
 	}
@@ -382,7 +398,7 @@ func (c *Console) reconnecting(now time.Time) (rows []reconnectRow) {
 		if now.Sub(r.seen).Milliseconds() > reconnectsMs {
 			delete(c.reconnects, key)
 		} else if n := int(r.now - r.generation); n >= reconnectsMany {
-			rows = append(rows, reconnectRow{key, r.addr, n, stamp(r.at)})
+			rows = append(rows, reconnectRow{Session: key, Reconnects: n, SinceAt: stamp(r.at), id: r.id})
 		}
 	}
 	slices.SortFunc(rows, func(a, b reconnectRow) int {

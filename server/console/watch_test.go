@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"testing"
 	"time"
@@ -20,6 +21,7 @@ func (fakeMember) ID() int                                           { return 1 
 func (fakeMember) Version() string                                   { return "test" }
 func (m fakeMember) View(f func(*znode.Store))                       { f(m.s) }
 func (fakeMember) LeaderKnown() (time.Time, bool)                    { return time.Now(), true }
+func (fakeMember) Remotes() map[wire.SessionID]netip.AddrPort        { return nil }
 func (fakeMember) Leader() int                                       { return 1 }
 func (fakeMember) Cluster() Cluster                                  { return Cluster{} }
 func (fakeMember) Connections() []session.Connection                 { return nil }

@@ -13,6 +13,7 @@ import (
 
 	"lockkeeper/internal/simdisk"
 	"lockkeeper/internal/simnet"
+	"lockkeeper/server"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
@@ -84,6 +85,10 @@ type member struct {
 	cutAtValue atomic.Pointer[chan struct{}]
 	// spare are whole disks that others have replaced; the newest is last.
 	spare []*simdisk.Disk
+	// file has the members of its configuration file; nil: those of the cluster. alone: it has no
+	// server lines.
+	file  []server.Member
+	alone bool
 	// aside: files were set aside on this machine.
 	aside bool
 	// damaged is a snapshot of which bytes were changed.

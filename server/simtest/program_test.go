@@ -67,6 +67,12 @@ func startProgram(m *member, disk *simdisk.Disk, without ...int) (*program, erro
 		Without:        without,
 	}
 	cfg.Members = m.c.lines()
+	if m.file != nil {
+		cfg.Members = m.file
+	}
+	if m.alone {
+		cfg.Members = nil
+	}
 	if m.c.shape.changes {
 		cfg.Reconfig, cfg.SuperDigest = true, superDigest
 	}

@@ -192,6 +192,7 @@ type Config struct {
 	// ID says which of Members this is (dataDir/myid), 0 to 255. It is ignored when the member is
 	// alone.
 	ID                   uint8
+	WriteMyID            bool // dataDir/myid is missing; the start writes ID into it
 	Reconfig             bool // reconfigEnabled
 	LoneVoter            bool // standaloneEnabled=false
 	PeerListenAll        bool // quorumListenOnAllIPs
@@ -387,10 +388,10 @@ func SplitHostPort(addr string) (host string, port int, err error) {
 	return host, int(n), nil
 }
 
-// fourLetterWords are those that ZooKeeper knows, and mbrs.
+// fourLetterWords are those that ZooKeeper knows, mays and mbrs.
 var fourLetterWords = []string{
-	"conf", "cons", "crst", "dirs", "dump", "envi", "gtmk", "hash", "isro", "mbrs", "mntr", "ruok",
-	"srst", "srvr", "stat", "stmk", "wchc", "wchp", "wchs",
+	"conf", "cons", "crst", "dirs", "dump", "envi", "gtmk", "hash", "isro", "mays", "mbrs", "mntr",
+	"ruok", "srst", "srvr", "stat", "stmk", "wchc", "wchp", "wchs",
 }
 
 // FourLetterWords are the words that 4lw.commands.whitelist may have, in alphabetical order.
@@ -413,9 +414,10 @@ func parseWhitelist(s string) []string {
 
 // AllowsWord reports whether a four-letter word may be answered. As in ZooKeeper two words are
 // always answered: zkServer.sh status needs srvr, and a client that is served read-only looks with
-// isro for a server that is not. 'lockkeeper cluster list' needs mbrs.
+// isro for a server that is not. 'lockkeeper cluster list' needs mbrs, 'lockkeeper status' both and
+// mays.
 func (c *Config) AllowsWord(word string) bool {
-	if word == "srvr" || word == "mbrs" || word == "isro" && c.ReadOnlyMode {
+	if word == "srvr" || word == "mbrs" || word == "mays" || word == "isro" && c.ReadOnlyMode {
 		return true
 	}
 	return slices.Contains(c.FourLetterWords, word) || slices.Contains(c.FourLetterWords, "*")

@@ -677,3 +677,32 @@ func TestMetricsPort(t *testing.T) {
 		t.Errorf("no process metrics %t, slow fsync %v", cfg.NoProcessMetrics, cfg.SlowFsync)
 	}
 }
+
+// TestMyID: the number of the command line counts where there is no file, and a file with another
+// one is a fault.
+func TestMyID(t *testing.T) {
+	const voters = "clientPort=2181\ndataDir=%D/data\nserver.1=a:2888:3888\nserver.2=b:2888:3888\n"
+	for _, tt := range []struct {
+		file  string
+		id    uint8
+		write bool
+		fault string
+	}{
+		{"", 2, true, ""},
+		{"2\n", 2, false, ""},
+		{"1\n", 2, false, "myid: the data is that of member 1, and the member is to be number 2"},
+		{"", 3, false, "myid: 3 is not the number of a member: there is no server.3"},
+	} {
+		file, _ := writeConfig(t, voters, tt.file)
+		cfg, err := Load(file, MyID(tt.id))
+		if tt.fault != "" {
+			if err == nil || !strings.Contains(err.Error(), tt.fault) {
+				t.Errorf("file %q, number %d: %v, want %q", tt.file, tt.id, err, tt.fault)
+			}
+			continue
+		}
+		if err != nil || cfg.ID != tt.id || cfg.WriteMyID != tt.write {
+			t.Errorf("file %q, number %d: member %d, to be written %v, %v", tt.file, tt.id, cfg.ID, cfg.WriteMyID, err)
+		}
+	}
+}

@@ -76,6 +76,12 @@ func (c *Config) Fault(key, format string, args ...any) Fault {
 	return f
 }
 
+// Given reports whether the configuration file has a key.
+func (c *Config) Given(key string) bool {
+	_, ok := c.origin[key]
+	return ok
+}
+
 // Notice is something about the configuration that an operator should know and that does not stop
 // the start.
 type Notice struct {

@@ -17,22 +17,27 @@ import (
 )
 
 // Option changes how Load reads a file.
-type Option int
+type Option func(*loader)
 
-const (
-	// AllowUnknownKeys makes a key that looks like a misspelt one a warning instead of a fault.
-	AllowUnknownKeys Option = iota + 1
-	// AnyMember reads no myid: the Config is that of the first member. It is for programs that need
-	// what the members have in common, on any machine.
-	AnyMember
-)
+// AllowUnknownKeys makes a key that looks like a misspelt one a warning instead of a fault.
+func AllowUnknownKeys(l *loader) { l.allowUnknown = true }
+
+// MyID is the number of the member if dataDir/myid is missing, which the start then writes. A file
+// with another number is a fault.
+func MyID(id uint8) Option { return func(l *loader) { l.myID = &id } }
+
+// AnyMember reads no myid: the Config is that of the first member. It is for programs that need
+// what the members have in common, on any machine.
+func AnyMember(l *loader) { l.anyMember = true }
 
 // Load reads a zoo.cfg, the dynamic file that it names, and dataDir/myid. The error is Faults with
 // everything that is wrong, unless the file itself cannot be read; the Config then has nothing but
 // its Notices, which do not stop a start.
 func Load(file string, options ...Option) (Config, error) {
 	l := newLoader(file)
-	l.allowUnknown, l.anyMember = slices.Contains(options, AllowUnknownKeys), slices.Contains(options, AnyMember)
+	for _, option := range options {
+		option(l)
+	}
 	props, faults, err := readProperties(file)
 	if err != nil {
 		return Config{}, err
@@ -104,6 +109,7 @@ type loader struct {
 	ineffective [len(categories)][]string
 
 	allowUnknown bool       // see AllowUnknownKeys
+	myID         *uint8     // see MyID
 	anyMember    bool       // see AnyMember
 	misspelt     []property // under the keys that were probably meant
 }
@@ -360,6 +366,11 @@ func (l *loader) readMyID() {
 	path := filepath.Join(l.cfg.DataDir, "myid")
 	at := property{file: path, line: 1, key: "myid"}
 	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) && l.myID != nil {
+		l.cfg.origin["myid"] = at
+		l.cfg.ID, l.cfg.WriteMyID = *l.myID, true
+		return
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		at.line = 0
 		l.fault(at, "the file is missing; a member of a cluster needs it: one line with the N of its server.N line")
@@ -375,6 +386,10 @@ func (l *loader) readMyID() {
 	id, err := strconv.ParseUint(line, 10, 8)
 	if err != nil {
 		l.fault(at, "%q is not a number from 0 to %d", line, znode.MaxMemberID)
+		return
+	}
+	if l.myID != nil && uint8(id) != *l.myID {
+		l.fault(at, "the data is that of member %d, and the member is to be number %d", id, *l.myID)
 		return
 	}
 	l.cfg.origin["myid"] = at

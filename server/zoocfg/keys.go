@@ -286,11 +286,11 @@ var usedKeys = map[string]keyDef{
 				l.warn(p, "there is no four-letter word %q", w)
 			}
 		}
-	}}, def: "(none)", effect: "The four-letter words that the client port answers; srvr and mbrs are always among them, and isro is with readonlymode.enabled=true."},
+	}}, def: "(none)", effect: "The four-letter words that the client port answers; srvr, mbrs and mays are always among them, and isro is with readonlymode.enabled=true."},
 	"admin.enableServer": {property: true, value: value{kind: kindBoolean, use: func(l *loader, p property) {
 		on, ok := l.boolValue(p)
 		l.httpOn, l.httpOff = on, ok && !on
-	}}, def: "(true if admin.serverPort is set)", effect: "Whether the HTTP port is open, which has the commands of ZooKeeper's AdminServer (docs/admin.md) and the console (docs/api.md), and answers GET /fence, /members, /live and /ready, and POST /leader. In ZooKeeper it is open by default."},
+	}}, def: "(true if admin.serverPort is set)", effect: "Whether the HTTP port is open, which has the commands of ZooKeeper's AdminServer (docs/admin.md) and the console (docs/api.md), and answers GET /fence, /members, /live, /ready and /stoppable, and POST /leader. In ZooKeeper it is open by default."},
 	"admin.serverPort": {property: true, value: integer(1, math.MaxUint16, defaultHTTPPort, func(l *loader) *int { return &l.httpPort }),
 		effect: "The TCP port for HTTP. Setting it opens the port, unless admin.enableServer=false."},
 	"admin.serverAddress": {property: true, value: value{kind: "host name or IP address", use: func(l *loader, p property) {
@@ -322,7 +322,7 @@ var usedKeys = map[string]keyDef{
 		effect: "Whether a super user may replace the state of the cluster with the command restore."},
 	"admin.requireLogin": {own: true, value: value{kind: kindBoolean, use: func(l *loader, p property) {
 		l.requireLogin, _ = l.boolValue(p)
-	}}, def: "(true at an address other than loopback, if clients have TLS or SASL)", effect: "Whether reading at the HTTP port and at the port for metrics needs a certificate that this member trusts, or a login: that of the super user or of admin.viewerDigest. The probes /live and /ready, /fence and the files of the console's page need none."},
+	}}, def: "(true at an address other than loopback, if clients have TLS or SASL)", effect: "Whether reading at the HTTP port and at the port for metrics needs a certificate that this member trusts, or a login: that of the super user or of admin.viewerDigest. The probes /live, /ready and /stoppable, /fence and the files of the console's page need none."},
 	"admin.viewerDigest": {own: true, value: value{kind: "user:BASE64(hash(user:password))", use: func(l *loader, p property) {
 		if l.cfg.ViewerDigest = p.val; !strings.Contains(p.val, ":") {
 			l.fault(p, "is no user:BASE64(hash(user:password))")
@@ -371,7 +371,8 @@ var usedKeys = map[string]keyDef{
 		}
 	}}, def: "participant", effect: "Without effect: the role in this member's server line counts. A contradiction is logged."},
 	"reconfigEnabled": {value: boolean(func(l *loader) *bool { return &l.cfg.Reconfig }), def: "false",
-		effect: "Allows clients to change the members. From the first change on the members that were agreed upon count, and no longer the server lines."},
+		effect: "Allows clients to change the members. From then on the members that were agreed upon count, and no longer the server lines, also when it is taken out again. " +
+			"Without it the members follow the server lines of a majority (docs/cluster.md)."},
 	"quorumListenOnAllIPs": {value: boolean(func(l *loader) *bool { return &l.cfg.PeerListenAll }), def: "false",
 		effect: "The peer port listens at every address, and not only at the one of this member's server line."},
 	"peerAddressCheck": {own: true, value: booleanNot(func(l *loader) *bool { return &l.cfg.AnyPeerAddr }), def: "true",

@@ -11,7 +11,7 @@ export const enter = (app) => { app.identify(); };
 export function render(app) {
   const me = app.whoami;
   return [
-    h("p", { class: "lead", id: "summary" }, !me ? "Reading…" : me.error ? sentence(me.error) : me.acts ? "You may act. Each act is confirmed by typing, and is in the audit log." : "You may look, and not act."),
+    h("p", { class: "lead", id: "summary" }, !me ? "Reading…" : me.error ? sentence(me.error) : me.acts ? "You may act. Each act is confirmed by typing, and in this member's log, and in the audit log if audit.enable is on." : "You may look, and not act."),
     me && !me.acts && me.actsRefused ? h("p", { class: "soft" }, sentence(me.actsRefused)) : null,
     h("section", { class: "card", "aria-labelledby": "login-h" }, h("h2", { id: "login-h" }, "Who you are"),
       me?.identities ? facts([["Identities", me.identities.map(visible).join(", ") || "none"], ["Super", me.super ? badge("strong", "yes") : "no"]]) : null,

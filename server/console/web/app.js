@@ -2,7 +2,7 @@
 
 import { h, patch } from "./dom.js";
 import { Live } from "./live.js";
-import { duration, plural, time } from "./format.js";
+import { duration, plural, time, zone } from "./format.js";
 import * as cluster from "./cluster.js";
 import * as locks from "./locks.js";
 import * as lock from "./lock.js";
@@ -131,7 +131,7 @@ function whereFrom() {
 function freshness() {
   const words = { connecting: "connecting", live: "live", stale: "stale", cut: "cut off", gone: "no answer" };
   return h("span", { class: `fresh ${live.status}` }, h("span", { class: "dot", "aria-hidden": "true" }), words[live.status],
-    live.beat ? h("span", { class: "soft at" }, time(live.beat.at, app.now())) : null);
+    live.beat ? h("span", { class: "soft at" }, time(live.beat.at, app.now()), " ", zone(app.now())) : null);
 }
 
 // banner says what is wrong with what is shown, if something is.

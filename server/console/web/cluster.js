@@ -27,7 +27,9 @@ function summary(v) {
   if (v.standalone) return "This member is alone: there is no other one that could continue without it.";
   const leads = v.leader ? `Member ${v.leader} leads, in term ${v.term}. ` : "No member leads. ";
   const up = v.votersUp === v.voters ? `All ${v.voters} voters answer. ` : `${v.votersUp} of ${v.voters} voters ${v.votersUp === 1 ? "answers" : "answer"}. `;
-  return leads + up + fate(v);
+  const behind = v.votersReady < v.votersUp ? `${v.votersUp - v.votersReady} of them ${v.votersUp - v.votersReady === 1 ? "has" : "have"} not caught up. ` : "";
+  const paused = v.members.filter((m) => m.pausedPart >= pausedMuch).map((m) => `Member ${m.id} did not run for ${Math.round(m.pausedPart * 100)} % of the last minutes.`);
+  return [leads + up + behind + fate(v), ...paused].join(" ");
 }
 
 function fate(v) {
@@ -110,12 +112,15 @@ function memberTable(app, v, members) {
   return table({
     caption: "The members of the cluster", rows: members, rowKey: (m) => m.id, rowClass: (m) => (m.up ? null : "out"),
     columns: [
-      { name: "Member", cell: (m) => [h("strong", {}, m.id), m.self ? h("span", { class: "soft" }, " this one") : null] },
+      { name: "Member", cell: (m) => [name(m), m.self ? h("span", { class: "soft" }, " this one") : null] },
       { name: "Role", cell: (m) => [badge(badgeTone(m), m.state), isVoter(m) || m.role === m.state ? null : h("span", { class: "soft" }, ` ${m.role}`),
-        m.joining ? h("span", { class: "soft" }, " new disk, not counted yet") : null] },
+        m.joining ? h("span", { class: "soft" }, " new disk, not counted yet") : null,
+        m.up && m.readiness?.startsWith("not ready") ? h("span", { class: "soft" }, visible(` ${m.readiness}`)) : null] },
       { name: "Clients at", class: "mono", cell: (m) => visible(m.clients ?? dash) },
       { name: "Applied", class: "n", cell: (m) => count(m.appliedIndex) },
       { name: "Lag", class: "n", cell: (m) => count(m.lagEntries) },
+      { name: "Heard of leader", class: "n", cell: (m) => (m.leaderHeardMs == null ? dash : `${millis(m.leaderHeardMs)} ago`) },
+      { name: "Did not run", class: "n", cell: pauses },
       { name: "Log", class: "n", cell: (m) => bytes(m.logBytes) },
       { name: "Snapshot", class: "n", cell: (m) => bytes(m.snapshotBytes) },
       { name: "Fsync, longest", class: "n", cell: (m) => (m.fsyncMs == null ? dash : `${millis(m.fsyncMs)}, ${millis(m.fsyncMaxMs)}`) },
@@ -124,6 +129,22 @@ function memberTable(app, v, members) {
       { name: "Up for", class: "n", cell: (m) => (m.uptimeMs === null || m.uptimeMs === undefined ? dash : duration(m.uptimeMs)) },
     ],
   });
+}
+
+// name is a member's number, as a link to the same view of its own console if it serves HTTP.
+function name(m) {
+  if (m.self || !m.http) return h("strong", {}, m.id);
+  return h("a", { href: `${location.protocol}//${m.http}/${location.hash}`, "aria-label": `The console of member ${m.id}` }, h("strong", {}, m.id));
+}
+
+// pausedMuch is from which part of the time on it is bad that a member did not run.
+const pausedMuch = 0.02;
+
+// pauses is during what part of the last minutes a member did not run: stopped, or without a processor.
+function pauses(m) {
+  if (m.pausedPart == null) return dash;
+  const words = `${m.pausedPart < 0.001 ? "0" : (m.pausedPart * 100).toFixed(m.pausedPart < 0.1 ? 1 : 0)} % of the time, longest ${millis(m.pauseMaxMs)}`;
+  return m.pausedPart >= pausedMuch ? badge("bad", words) : words;
 }
 
 const badgeTone = (m) => ({ down: "bad", leader: "strong", follower: "good", observer: "plain", looking: "doubt" })[tone(m)];

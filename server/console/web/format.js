@@ -55,6 +55,12 @@ export function time(at, now = Date.now()) {
   return `${d.getFullYear()}-${two(d.getMonth() + 1)}-${two(d.getDate())} ${clock}`;
 }
 
+// zone is the time zone in which times are shown, as UTC+01:00.
+export function zone(now = Date.now()) {
+  const minutes = -new Date(now).getTimezoneOffset(), size = Math.abs(minutes);
+  return `UTC${minutes < 0 ? "−" : "+"}${two(Math.floor(size / 60))}:${two(size % 60)}`;
+}
+
 // session shortens a session's id to what tells it from others.
 export function session(id) {
   return id && id.length > 12 ? `${id.slice(0, 5)}…${id.slice(-5)}` : id || dash;

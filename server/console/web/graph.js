@@ -4,7 +4,7 @@
 import { h } from "./dom.js";
 import { middle, session as shortSession, visible } from "./format.js";
 
-const boxWidth = 104, boxHeight = 30;
+const boxWidth = 196, boxHeight = 40;
 let pictures = 0;
 
 export function drawDeadlock(d) {
@@ -30,13 +30,15 @@ export function drawDeadlock(d) {
   const shown = d.edges.filter((e) => places.has(e.waiter) && places.has(e.holder));
   return h("svg", {
     class: "graph", viewBox: `${left} ${top} ${width} ${height}`, role: "img", style: { "max-width": `${width}px` },
-    "aria-label": `Wait-for graph: ${shown.filter((e) => e.cycle).map((e) => `${e.waiter} waits for ${e.holder} at ${visible(e.path)}`).join("; ")}`,
+    "aria-label": `Wait-for graph: ${shown.filter((e) => e.cycle).map((e) => `${label(d, e.waiter)} waits for ${label(d, e.holder)} at ${visible(e.path)}`).join("; ")}`,
   }, h("defs", {}, ["cycle", "other"].map((kind) => h("marker", {
     id: `arrow-${kind}-${d.id}`, viewBox: "0 0 10 10", refX: 9, refY: 5, markerWidth: 7, markerHeight: 7, orient: "auto-start-reverse",
   }, h("path", { d: "M0 0L10 5L0 10z", class: `arrow ${kind}` })))),
   shown.map((e, i) => arrow(e, i, places, d)),
-  [...places].map(([s, p]) => box(s, p, cycle.includes(s))));
+  [...places].map(([s, p]) => box(s, d.names?.[s], p, cycle.includes(s))));
 }
+
+const label = (d, s) => (d.names?.[s]?.who ? `${visible(d.names[s].who)} (${s})` : s);
 
 // inOrder is the sessions of the cycle, each before the one it waits for.
 function inOrder(d) {
@@ -51,10 +53,14 @@ function onCircle(radius, part) {
   return [radius * 1.25 * Math.cos(a), radius * Math.sin(a)];
 }
 
-function box(s, [x, y], inCycle) {
+// box has the name of a session's program, and below it the address of its client and the session.
+function box(s, more, [x, y], inCycle) {
+  const name = more?.who && visible(middle(more.who, 26)), below = name ? [more.address, shortSession(s)].filter(Boolean).join(" ") : more?.address;
   return h("g", { key: s, class: `box${inCycle ? " cycle" : ""}` },
     h("rect", { x: x - boxWidth / 2, y: y - boxHeight / 2, width: boxWidth, height: boxHeight, rx: 7 }),
-    h("text", { x, y: y + 4.5, "text-anchor": "middle" }, shortSession(s)), h("title", {}, s));
+    h("text", { x, y: below ? y - 2 : y + 4.5, "text-anchor": "middle", class: name ? "name" : null }, name || shortSession(s)),
+    below ? h("text", { x, y: y + 12, "text-anchor": "middle", class: "below" }, visible(middle(below, 30))) : null,
+    h("title", {}, [more?.who && visible(more.who), s, more?.address].filter(Boolean).join(" · ")));
 }
 
 // arrow leads from one box to another, bent away from the middle of the picture; two between the

@@ -1,7 +1,7 @@
 // One lock: who holds it, the queue, and its history as a picture and as a table.
 
 import { h } from "./dom.js";
-import { bytes, count, dash, decode, duration, middle, millis, plural, text, time, visible } from "./format.js";
+import { bytes, count, dash, decode, duration, middle, millis, plural, text, time, visible, zone } from "./format.js";
 import { badge, facts, kindWords, pager, sentence, switcher, table, toneOf, troubleNames, waiting, who } from "./parts.js";
 import { drawTimeline } from "./timeline.js";
 
@@ -122,7 +122,7 @@ function data(c) {
   if (!c.data || c.data.bytes === 0 || c.note || c.who) return null;
   if (c.data.is === "binary") return h("span", { class: "soft" }, ` ${bytes(c.data.bytes)} of data`);
   const words = text(decode(c.data.base64));
-  return words === c.address ? null : h("span", { class: "note" }, ` “${visible(middle(words, 80))}”`);
+  return c.address?.startsWith(words) ? null : h("span", { class: "note" }, ` “${visible(middle(words, 80))}”`);
 }
 
 // How a hold ended, for people.
@@ -150,7 +150,7 @@ function history(app) {
   const rows = [...a.holds].reverse();
   const all = app.local.allHolds || rows.length <= 30;
   return [
-    h("p", { class: "soft" }, `It begins at ${time(a.beginsAt, app.now())}, ${begins[a.beginsWhy] ?? visible(a.beginsWhy)}. What happened before, member ${a.member} did not see.`,
+    h("p", { class: "soft" }, `It begins at ${time(a.beginsAt, app.now())} (${zone(app.now())}), ${begins[a.beginsWhy] ?? visible(a.beginsWhy)}. What happened before, member ${a.member} did not see.`,
       a.truncated ? " There are older holds than those below." : ""),
     table({
       caption: "Who held this lock, the newest first", rows: all ? rows : rows.slice(0, 30), rowKey: (x) => `${x.node} ${x.fromAt}`,
@@ -166,6 +166,8 @@ function history(app) {
       ],
     }),
     all ? null : h("p", {}, h("button", { type: "button", class: "button", onclick: () => { app.local.allHolds = true; app.draw(); } }, `Show all ${count(rows.length)}`)),
-    a.quit?.length ? h("p", { class: "soft" }, `${plural(a.quit.length, "contender")} left before they held it.`) : null,
+    a.quit?.length ? h("details", {}, h("summary", {}, `${plural(a.quit.length, "contender")} left before they held it.`),
+      h("ul", { class: "waits" }, [...a.quit].reverse().slice(0, 30).map((q) => h("li", {}, who(app, q.session, q),
+        ` waited ${millis(Date.parse(q.toAt) - Date.parse(q.queuedAt))}, until ${time(q.toAt, app.now())}`)))) : null,
   ];
 }

@@ -11,11 +11,13 @@ export function place(app, path, view = "lock", most = 80) {
     cut > 1 ? h("span", { class: "soft" }, shown.slice(0, cut)) : shown.slice(0, cut), shown.slice(cut));
 }
 
-// who is a session, as a link, with what is known of its client.
+// who is a session, as a link: by the name of its program if that is known, with the address of its
+// client.
 export function who(app, id, more = {}) {
-  const words = [more.address, more.who && visible(more.who)].filter(Boolean);
+  const name = more.who && visible(middle(more.who, 60));
+  const words = [more.address, name && shortSession(id)].filter(Boolean);
   return h("span", { class: "who" },
-    h("a", { class: "mono", href: app.link("session", { id }), title: id }, shortSession(id)),
+    h("a", { class: name ? "name" : "mono", href: app.link("session", { id }), title: id }, name || shortSession(id)),
     words.length ? h("span", { class: "soft" }, ` ${words.join(" · ")}`) : null,
     more.note ? h("span", { class: "note" }, ` “${visible(middle(more.note, 120))}”`) : null);
 }
@@ -118,7 +120,7 @@ export function kindWords(lock) {
 }
 
 export const troubleNames = {
-  deadlock: "deadlock", orphan: "orphaned node", long: "held for long", herd: "herd", hot: "hot", expiring: "about to expire",
+  deadlock: "deadlock", orphan: "node left behind?", long: "held for long", herd: "many watches", hot: "many wait", expiring: "about to expire",
   reconnecting: "reconnecting", twoHolders: "two holders?",
 };
 

@@ -49,7 +49,7 @@ export function drawTimeline({ answer, queue, now, minutes, width, hues }) {
     holds.placed.map((p) => bar(p, top, x, hues)),
     label(0, waitsTop - 5, waits.left ? `waited (${plural(waits.left, "more")})` : "waited"),
     waits.placed.map((p, i) => h("rect", { key: `w${i}`, class: `wait ${hue(hues, p.session)}`, x: x(p.from), y: waitsTop + p.lane * (waitHeight + waitGap), width: Math.max(1.5, x(p.to) - x(p.from)), height: waitHeight, rx: 2 },
-      h("title", {}, `${shortSession(p.session)} waited ${duration(p.to - p.from)}${p.quit ? ", and left" : ""}`))),
+      h("title", {}, `${nameOf(p)} waited ${duration(p.to - p.from)}${p.quit ? ", and left" : ""}`))),
     curve(answer.waiters ?? [], curveTop, x, now, width, from));
 }
 
@@ -57,14 +57,17 @@ export function drawTimeline({ answer, queue, now, minutes, width, hues }) {
 function waitsOf(answer, queue, now) {
   const out = [];
   for (const e of answer.holds) {
-    if (e.queuedAt && e.waitedMs > 0) out.push({ session: e.session, from: ms(e.queuedAt), to: ms(e.fromAt) });
+    if (e.queuedAt && e.waitedMs > 0) out.push({ ...e, from: ms(e.queuedAt), to: ms(e.fromAt) });
   }
-  for (const q of answer.quit ?? []) out.push({ session: q.session, from: ms(q.queuedAt), to: ms(q.toAt), quit: true });
+  for (const q of answer.quit ?? []) out.push({ ...q, from: ms(q.queuedAt), to: ms(q.toAt), quit: true });
   for (const c of queue) {
-    if (!c.held && !c.mayHold) out.push({ session: c.session, from: ms(c.createdAt), to: now });
+    if (!c.held && !c.mayHold) out.push({ ...c, from: ms(c.queuedAt ?? c.createdAt), to: now });
   }
   return out;
 }
+
+// nameOf is what a contender is known by.
+const nameOf = (c) => [c.who || c.note, c.address, shortSession(c.session)].filter(Boolean).map(visible).join(" · ");
 
 function label(x, y, words) {
   return h("text", { x, y, class: "label" }, words);
@@ -103,7 +106,7 @@ function bar(p, top, x, hues) {
     bad ? h("rect", { class: "bad-end", x: right - 3, y, width: 3, height: barHeight }) : null,
     room >= 4 ? h("text", { x: left + 7, y: y + 15 }, name.length > room ? `${name.slice(0, room - 1)}…` : name) : null,
     bad && right - left > 26 ? h("text", { class: "end-mark", x: right - 7, y: y + 15, "text-anchor": "end" }, endMarks[e.end]) : null,
-    h("title", {}, `${e.session} ${name === e.session ? "" : name}: held for ${held}, ${e.end ?? "goes on"}`));
+    h("title", {}, `${nameOf(e)}: held for ${held}, ${e.end ?? "goes on"}`));
 }
 
 // curve is how many waited, as steps.

@@ -53,7 +53,7 @@ const sections = [
       { name: "Waiting", class: "n", cell: (t) => count(t.waiting) }] }),
   },
   {
-    kind: "hot", list: "hot", heading: "Hot locks",
+    kind: "hot", list: "hot", heading: "Locks with many waiters",
     meaning: (v) => `At least ${plural(limit(v, "hotWaiters"), "contender")} wait for one lock.`,
     draw: (app, v) => {
       const most = Math.max(1, ...v.hot.map((t) => t.waiting));
@@ -61,18 +61,18 @@ const sections = [
         { name: "Lock", class: "break", cell: (t) => place(app, t.path) },
         { name: "Waiting", class: "n", cell: (t) => h("span", { class: "meter" }, h("span", { class: "meter-bar", style: { width: `${(t.waiting / most) * 100}%` } }), h("span", {}, count(t.waiting))) },
         { name: "Longest wait", class: "n", cell: (t) => duration(t.longestWaitMs + app.now() - Date.parse(v.at)) },
-        { name: "Holder", class: "break", cell: (t) => (t.holder ? who(app, t.holder) : dash) }] });
+        { name: "Holder", class: "break", cell: (t) => (t.holder ? who(app, t.holder, t) : dash) }] });
     },
   },
   {
-    kind: "orphan", list: "orphans", heading: "Orphaned nodes",
+    kind: "orphan", list: "orphans", heading: "Nodes left behind",
     meaning: () => "One session has two nodes in the queue of a lock. A library may have left one behind when a reply was lost; then the queue stands still until the session ends.",
     draw: (app, v) => table({ caption: "Nodes that may have been left behind", rows: v.orphans, columns: [
       { name: "Lock", class: "break", cell: (t) => place(app, t.path) }, { name: "Session", class: "break", cell: (t) => who(app, t.session, t) },
       { name: "Nodes", class: "break mono", cell: (t) => t.nodes.map(visible).join(", ") }, { name: "Since", class: "n", cell: (t) => time(t.oldestAt, app.now()) }] }),
   },
   {
-    kind: "herd", list: "herds", heading: "Herds",
+    kind: "herd", list: "herds", heading: "Many watches on one node",
     meaning: (v) => `At least ${plural(limit(v, "herdWatches"), "watch", "watches")} are on one node: all of them fire when it changes. Connections to this member only.`,
     draw: (app, v) => table({ caption: "Nodes with many watches", rows: v.herds, columns: [
       { name: "Node", class: "break", cell: (t) => place(app, t.path, "nodes") }, { name: "Watches", class: "n", cell: (t) => count(t.watches) }] }),
@@ -98,11 +98,12 @@ function deadlock(app, d, i) {
   return h("article", { key: d.sessions.join(" "), class: "card deadlock", "aria-label": `Deadlock ${i + 1} of ${plural(d.sessions.length, "session")}` },
     drawDeadlock(d),
     h("div", {},
-      h("ol", { class: "waits" }, circle.map((e) => h("li", {}, edge(app, e)))),
-      others.length ? [h("p", { class: "soft" }, "Waiting for the circle:"), h("ul", { class: "waits" }, others.map((e) => h("li", {}, edge(app, e))))] : null));
+      h("ol", { class: "waits" }, circle.map((e) => h("li", {}, edge(app, d, e)))),
+      others.length ? [h("p", { class: "soft" }, "Waiting for the circle:"), h("ul", { class: "waits" }, others.map((e) => h("li", {}, edge(app, d, e))))] : null));
 }
 
-function edge(app, e) {
-  return [who(app, e.waiter), " waits for ", place(app, e.path), ", ", e.why === "within" ? "inside of a lock of " : "held by ", who(app, e.holder)];
+function edge(app, d, e) {
+  const named = (id) => who(app, id, d.names?.[id]);
+  return [named(e.waiter), " waits for ", place(app, e.path), ", ", e.why === "within" ? "inside of a lock of " : "held by ", named(e.holder)];
 }
 

@@ -1,0 +1,244 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"lockkeeper/quorum/peer"
+)
+
+// A member that has just started, or was cut off, is behind: it has to get and apply what was
+// committed meanwhile. It counts as caught up when it has applied everything up to a commit index
+// that a leader has sent it since it started. Each AppendEntries request but heartbeats carries the
+// leader's commit index, also one that the follower refuses because it lacks what precedes it.
+//
+// A new leader may know of less than is committed until an entry of its own term is (Raft, section
+// 5.4.2). So its commit indexes count from the first one on that belongs to such an entry.
+const (
+	// catchUpStep is how often a member that has not caught up since its start looks.
+	catchUpStep = 10 * time.Millisecond
+	// behindLimit is for how long a member that has caught up may be behind before it is not ready:
+	// an entry may take a moment to apply.
+	behindLimit = 5 * time.Second
+)
+
+// catchUp is how far this member has come with what leaders have sent it.
+type catchUp struct {
+	// joined is closed when this member has caught up for the first time since its start.
+	joined chan struct{}
+
+	mu     sync.Mutex
+	newest heardCommit // that a leader has sent
+	target heardCommit // to be reached next
+	proved uint64      // the newest term known to have a committed entry
+	// syncedAt is a moment, by Config.Clock, such that everything is applied that a leader had said
+	// by then to be committed; zero: there is none.
+	syncedAt time.Time
+	refusal  snapshotRefusal
+}
+
+// heardCommit is the commit index in a request of a leader.
+type heardCommit struct {
+	term, index uint64
+	at          time.Time // when it came, by Config.Clock
+	// The entry before those of the request: most often the one at index.
+	prevIndex, prevTerm uint64
+}
+
+// snapshotRefusal is why this member could not take the newest snapshot; zero: there was none, or
+// it could.
+type snapshotRefusal struct {
+	err   error
+	since time.Time // the first of its kind, by time.Now
+}
+
+// Heard implements peer.Local.
+func (l local) Heard(q *raft.AppendEntriesRequest) {
+	if q.LeaderCommitIndex == 0 {
+		return
+	}
+	c := &l.catchUp
+	now := l.cfg.Clock.Recent()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if q.Term >= c.newest.term {
+		c.newest = heardCommit{term: q.Term, index: q.LeaderCommitIndex, at: now, prevIndex: q.PrevLogEntry, prevTerm: q.PrevLogTerm}
+	}
+}
+
+// SnapshotTaken implements peer.Local.
+func (l local) SnapshotTaken(err error) {
+	c := &l.catchUp
+	c.mu.Lock()
+	switch {
+	case err == nil:
+		c.refusal = snapshotRefusal{}
+	case c.refusal.err == nil:
+		c.refusal = snapshotRefusal{err, time.Now()}
+	default:
+		c.refusal.err = err
+	}
+	since := c.refusal.since
+	c.mu.Unlock()
+	if err != nil {
+		l.measures.SnapshotsNotTaken.Add(1)
+		l.trouble.Warn("snapshot refused", "this member is behind and cannot take the snapshot that the leader sends: "+
+			"it does not serve clients, and does not count for the quorum of updates, until it can",
+			"err", err, "for", time.Since(since).Round(time.Second), "leader", l.Replica.Leader())
+	}
+}
+
+// SnapshotSent implements peer.Local.
+func (l local) SnapshotSent(to MemberID, err error) {
+	if err != nil {
+		l.measures.SnapshotsNotDelivered.Add(1)
+		l.trouble.Warn(fmt.Sprintf("snapshot to %d", to), "a member that is behind does not take the snapshot that this leader sends: "+
+			"no other voter may fail before it has caught up", "other", to, "err", err)
+	}
+}
+
+// catchUpLoop follows whether this member is caught up.
+func (r *Replica) catchUpLoop(ctx context.Context) {
+	defer r.wg.Done()
+	joined := false
+	for ctx.Err() == nil {
+		if r.lookCaughtUp(); r.Joined() && !joined {
+			joined = true
+			r.log.Info("serving: this member has caught up with the leader", "leader", r.Leader(), "index", local{r}.AppliedIndex())
+		}
+		step := r.cfg.heartbeatTimeout() / 4
+		if !r.Joined() {
+			step = catchUpStep
+		}
+		sleep(ctx, step)
+	}
+}
+
+// lookCaughtUp brings catchUp.syncedAt up to date and returns it, with the newest commit index that
+// a leader has sent.
+func (r *Replica) lookCaughtUp() (syncedAt time.Time, newest heardCommit) {
+	c := &r.catchUp
+	c.mu.Lock()
+	newest = c.newest
+	target, proved := c.target, c.proved >= newest.term
+	c.mu.Unlock()
+	var at time.Time
+	leads := r.Leader() == r.cfg.ID // it has applied everything from before its term
+	proved = !leads && newest.term != 0 && (proved || r.isOfTerm(newest))
+	switch {
+	case leads:
+		at = r.cfg.Clock.Now()
+	case proved && r.hasApplied(newest.index):
+		at = newest.at
+	case target.index != 0 && r.hasApplied(target.index):
+		at = target.at
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if proved {
+		c.proved = max(c.proved, newest.term)
+		if !at.IsZero() || target.index == 0 {
+			c.target = newest
+		}
+	}
+	if at.After(c.syncedAt) {
+		c.syncedAt = at
+	}
+	if !c.syncedAt.IsZero() && !r.Joined() {
+		close(c.joined)
+	}
+	return c.syncedAt, newest
+}
+
+// isOfTerm reports whether the entry at a commit index is of the term of the leader that sent it.
+func (r *Replica) isOfTerm(h heardCommit) bool {
+	if h.prevIndex == h.index {
+		return h.prevTerm == h.term
+	}
+	term, ok := local{r}.EntryTerm(h.index)
+	return ok && term == h.term
+}
+
+// hasApplied reports whether everything up to index is in the state of this member.
+func (r *Replica) hasApplied(index uint64) bool {
+	r.mu.RLock()
+	applied := r.appliedIndex
+	r.mu.RUnlock()
+	if applied >= index {
+		return true
+	}
+	if r.raft.AppliedIndex() < index {
+		return false
+	}
+	// The library has passed it on; commands may wait for their turn to be applied.
+	for i := index; i > applied; i-- {
+		var l raft.Log
+		switch err := r.backlog.GetLog(i, &l); {
+		case errors.Is(err, raft.ErrLogNotFound):
+			return true // it is in a snapshot
+		case err != nil || l.Type == raft.LogCommand:
+			return false
+		}
+	}
+	return true
+}
+
+// Joined reports whether this member has caught up with a leader since it started. Until then it
+// serves no client.
+func (r *Replica) Joined() bool {
+	select {
+	case <-r.catchUp.joined:
+		return true
+	default:
+		return false
+	}
+}
+
+// CaughtUp is closed when Joined becomes true.
+func (r *Replica) CaughtUp() <-chan struct{} { return r.catchUp.joined }
+
+// Ready reports whether this member counts: it knows a leader, and has applied everything that it
+// has been told to be committed, as of the last few seconds. If not, why says it in words, in at
+// most maxWhy bytes.
+func (r *Replica) Ready() (ok bool, why string) {
+	if r.Leader() == NoMember {
+		return false, "it knows no leader"
+	}
+	syncedAt, newest := r.lookCaughtUp()
+	if !syncedAt.IsZero() && r.Joined() && r.cfg.Clock.Now().Sub(syncedAt) < behindLimit {
+		return true, ""
+	}
+	r.catchUp.mu.Lock()
+	refusal := r.catchUp.refusal
+	r.catchUp.mu.Unlock()
+	applied := local{r}.AppliedIndex()
+	switch {
+	case refusal.err != nil:
+		why = fmt.Sprintf("it is behind, and cannot take the leader's snapshot: %v", refusal.err)
+	case newest.index == 0:
+		why = "it has not got from the leader yet what it missed"
+	case applied < newest.index:
+		why = fmt.Sprintf("it is behind: it has applied entry %d of %d", applied, newest.index)
+	default:
+		why = fmt.Sprintf("it has got nothing but heartbeats from the leader for %v",
+			r.cfg.Clock.Now().Sub(newest.at).Round(time.Second))
+	}
+	return false, why[:min(len(why), maxWhy)]
+}
+
+// maxWhy is how many bytes Ready says.
+const maxWhy = 160
+
+// readiness is Ready as it is reported.
+func (r *Replica) readiness() (peer.Readiness, string) {
+	ok, why := r.Ready()
+	if ok {
+		return peer.IsReady, ""
+	}
+	return peer.IsNotReady, why
+}

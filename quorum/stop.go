@@ -1,0 +1,416 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"lockkeeper/quorum/codec"
+	"lockkeeper/quorum/peer"
+)
+
+// Stop stream, follower to leader, one question at a time:
+//
+//	question  | length u32 | wish u8 |
+//	answer    | length u32 | status u8 | for (ms) u32 | n u8 | reason (n) |
+//
+// Wish is a StopWish, and status one of the constants below.
+const (
+	stopMay       byte = 1
+	stopMayNot    byte = 2
+	stopHopeless  byte = 3 // it may not, and waiting does not help
+	stopNotLeader byte = 4 // the member that was asked does not lead, or cannot prove it
+
+	// maxStopFrame bounds a frame of the stop stream.
+	maxStopFrame = 512
+	// maxStopWhy is how many bytes the reason of an answer has.
+	maxStopWhy = 240
+)
+
+// May a member stop? The leader says yes if the voters that stay are a majority without it: each of
+// them answers the leader's query, with the disk that is counted, has got everything that was
+// committed within the last peerTimeout, says of itself that it has applied it (Replica.Ready), and
+// has not been told itself that it may stop.
+//
+// A yes holds for a while, in which the member counts as stopped: so two that ask at the same time
+// are not both told yes if only one can go. It is the member that was told yes which keeps this in
+// mind, and says so (StopState) to each leader that queries it before it says yes to another. An
+// answer may be under way for peerTimeout; for so long the leader has the member count as stopped
+// itself. It keeps that in mind before it proves that it still leads (peer.Transport.ProvenAt) and
+// answers; and a new leader says no to all until peerTimeout has passed. A member that has lost its
+// memory has stopped, and counts again when it is ready.
+//
+// A yes ends by itself. Those who only ask again and again cannot keep others waiting: it is not
+// renewed while another member waits that could go if this one stayed.
+const (
+	// stopAskFor is how long a yes holds for a member that only asks, stopWillFor for one that has
+	// been told to stop.
+	stopAskFor  = 10 * time.Second
+	stopWillFor = time.Minute
+	// stopWaits is for how long a member that was told no because of others counts as waiting: it
+	// asks again more often than that.
+	stopWaits = 3 * time.Second
+	// stopGone is for how long a member that had been told to stop, and does not answer, counts as
+	// one that stopped for that reason.
+	stopGone = time.Minute
+)
+
+// StopWish is why a member asks whether it may stop.
+type StopWish byte
+
+// The wishes.
+const (
+	StopLook StopWish = 1 // somebody wants to know; a yes is not reserved
+	StopAsk  StopWish = 2 // somebody is about to stop it
+	StopWill StopWish = 3 // it has been told to stop, and waits for the yes
+)
+
+// StopAnswer says whether a member may stop.
+type StopAnswer struct {
+	May bool
+	// Why says why it may not. Hopeless says that waiting does not help.
+	Why      string
+	Hopeless bool
+	// For is how long a yes holds; 0 if it is not reserved.
+	For time.Duration
+}
+
+// errStop says that a question of the stop stream, or its answer, is malformed.
+var errStop = errors.New("quorum: a question whether to stop")
+
+// stops is what a member knows of members that may stop.
+type stops struct {
+	stream leaderStream
+	turn   chan struct{} // capacity 1: full while this leader decides
+
+	mu   sync.Mutex
+	may  time.Time // until when this member has been told that it may stop, by time.Now
+	told bool      // this member has been told to stop
+	// What this member knows as the leader, by member.
+	reserved map[MemberID]time.Time // until when a yes may be under way: it counts as stopped
+	granted  map[MemberID]time.Time // until when a yes holds
+	waiting  map[MemberID]stopWaiter
+	toldOf   map[MemberID]time.Time // when it last said that it had been told to stop
+}
+
+// stopWaiter is a member that may not stop because another one may.
+type stopWaiter struct{ since, last time.Time }
+
+func newStops() stops {
+	return stops{stream: leaderStream{kind: peer.StreamStop, maxFrame: maxStopFrame}, turn: make(chan struct{}, 1),
+		reserved: map[MemberID]time.Time{}, granted: map[MemberID]time.Time{},
+		waiting: map[MemberID]stopWaiter{}, toldOf: map[MemberID]time.Time{}}
+}
+
+// stopState is what this member reports of its own stop.
+func (r *Replica) stopState() (s peer.StopState) {
+	r.stops.mu.Lock()
+	defer r.stops.mu.Unlock()
+	if time.Now().Before(r.stops.may) {
+		s |= peer.MayStop
+	}
+	if r.stops.told {
+		s |= peer.ToldToStop
+	}
+	return s
+}
+
+// MayStop asks the leader whether this member may stop now. It may be called on any member. Errors:
+// ErrNoLeader, those of the leader and of ctx; then nothing is known.
+func (r *Replica) MayStop(ctx context.Context, wish StopWish) (a StopAnswer, err error) {
+	if r.cfg.alone() {
+		return StopAnswer{Why: "it stands alone: nobody else serves its clients", Hopeless: true}, nil
+	}
+	if wish == StopWill {
+		r.stops.mu.Lock()
+		r.stops.told = true
+		r.stops.mu.Unlock()
+	}
+	l := &r.stops.stream
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	leader, epoch := r.leaderEpoch()
+	if leader == r.cfg.ID {
+		if a, err = r.judgeStop(ctx, r.cfg.ID, wish); err != nil {
+			return a, err
+		}
+	} else if err = r.askLeader(ctx, l, leader, epoch, func(c *codec.Codec) { codec.U8(c, &wish) }, func(c *codec.Codec) error {
+		return a.decode(c)
+	}); err != nil {
+		return a, err
+	}
+	if a.May && a.For > 0 {
+		r.stops.mu.Lock()
+		r.stops.may = time.Now().Add(a.For)
+		r.stops.mu.Unlock()
+	}
+	return a, nil
+}
+
+// serveStop is the leader's end of a stop stream.
+func (r *Replica) serveStop(from MemberID, s *peer.Stream) error {
+	var in, out []byte
+	for {
+		var err error
+		if in, err = s.ReadFrame(maxStopFrame, in); err != nil {
+			return err
+		}
+		var wish StopWish
+		c := codec.Decode(in)
+		if codec.U8(&c, &wish); c.Err() != nil || wish < StopLook || wish > StopWill {
+			return fmt.Errorf("%w: %w of %d bytes", peer.ErrRefused, errStop, len(in))
+		}
+		c = codec.Encode(peer.BeginFrame(out[:0]))
+		a, err := r.judgeStop(context.Background(), from, wish)
+		a.encode(&c, err)
+		out = peer.EndFrame(c.Encoded(), 0)
+		if _, err := s.Write(out); err != nil {
+			return err
+		}
+	}
+}
+
+func (a *StopAnswer) encode(c *codec.Codec, err error) {
+	status := stopMayNot
+	switch {
+	case err != nil:
+		status = stopNotLeader
+	case a.May:
+		status = stopMay
+	case a.Hopeless:
+		status = stopHopeless
+	}
+	forMs := uint32(a.For.Milliseconds())
+	why := a.Why[:min(len(a.Why), maxStopWhy)]
+	codec.U8(c, &status)
+	codec.U32(c, &forMs)
+	c.Text(&why)
+}
+
+func (a *StopAnswer) decode(c *codec.Codec) error {
+	var status byte
+	var forMs uint32
+	codec.U8(c, &status)
+	codec.U32(c, &forMs)
+	c.Text(&a.Why)
+	a.May, a.Hopeless, a.For = status == stopMay, status == stopHopeless, time.Duration(forMs)*time.Millisecond
+	switch {
+	case c.Err() != nil:
+		return fmt.Errorf("%w: %w", errStop, c.Err())
+	case status == stopNotLeader:
+		return ErrNoLeader
+	}
+	return nil
+}
+
+// judgeStop decides on the leader whether a member may stop. Errors: ErrNoLeader, those of ctx.
+func (r *Replica) judgeStop(ctx context.Context, of MemberID, wish StopWish) (a StopAnswer, err error) {
+	select {
+	case r.stops.turn <- struct{}{}:
+		defer func() { <-r.stops.turn }()
+	case <-ctx.Done():
+		return a, ctx.Err()
+	}
+	term, leads := r.settledTerm()
+	if !leads {
+		return a, ErrNoLeader
+	}
+	if since, _ := r.LeaderKnown(); time.Since(since) < r.peerTimeout() {
+		return StopAnswer{Why: "the leader has just begun to lead"}, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.heartbeatTimeout())
+	defer cancel()
+	round := r.newStopRound(ctx, of)
+	a = r.stops.decide(round, wish, time.Now(), r.peerTimeout())
+	if !a.May {
+		return a, nil
+	}
+	return a, r.proveSince(ctx, term, r.cfg.Clock.Now())
+}
+
+// proveSince waits until a quorum has followed this leader in its term after a moment of
+// Config.Clock. Errors: ErrNoLeader.
+func (r *Replica) proveSince(ctx context.Context, term uint64, moment time.Time) error {
+	for {
+		if now, leads := r.settledTerm(); !leads || now != term || ctx.Err() != nil {
+			return ErrNoLeader
+		}
+		if !r.transport.ProvenAt(term, r.cfg.Clock.Now()).Before(moment) {
+			return nil
+		}
+		sleep(ctx, claimsStep)
+	}
+}
+
+// stopRound is what a leader knows of the voters when it decides whether one member may stop.
+type stopRound struct {
+	of     MemberID
+	votes  bool // it is a voter
+	voters int
+	others []stopVoter // in ascending order
+}
+
+// stopVoter is another voter than the one that asks.
+type stopVoter struct {
+	id MemberID
+	// answers says that it answers, and state is then what it says.
+	answers bool
+	state   peer.StopState
+	why     string // it would not count; empty: it would
+}
+
+// newStopRound queries the voters.
+func (r *Replica) newStopRound(ctx context.Context, of MemberID) *stopRound {
+	round := &stopRound{of: of}
+	query := map[MemberID]bool{}
+	servers := r.servers()
+	for _, s := range servers {
+		if id := peer.IDOf(s.ID); id != r.cfg.ID && id != of && s.Suffrage == raft.Voter {
+			query[id] = true
+		}
+	}
+	answers := r.helloAll(ctx, slices.Sorted(maps.Keys(query)))
+	since := r.cfg.Clock.Now().Add(-r.peerTimeout())
+	for _, s := range servers {
+		id := peer.IDOf(s.ID)
+		if s.Suffrage != raft.Voter {
+			continue
+		}
+		round.voters++
+		if id == of {
+			round.votes = true
+			continue
+		}
+		v := stopVoter{id: id}
+		if id == r.cfg.ID {
+			v.answers, v.state = true, r.stopState()
+			_, v.why = r.Ready()
+		} else if h, ok := answers[id]; ok {
+			v.answers, v.state = true, h.Stop
+			switch {
+			case h.Disk != peer.DiskOf(s.ID):
+				v.why = "it has another disk than the one that is counted"
+			case h.Ready == peer.IsNotReady:
+				v.why = h.NotReady
+			case !r.transport.SyncedSince(s.ID, since):
+				v.why = "it is behind the leader"
+			}
+		}
+		round.others = append(round.others, v)
+	}
+	slices.SortFunc(round.others, func(a, b stopVoter) int { return int(a.id) - int(b.id) })
+	return round
+}
+
+// decide decides, and reserves a yes for the member that asks. grace is for how long the answer may
+// be under way.
+func (s *stops) decide(round *stopRound, wish StopWish, now time.Time, grace time.Duration) StopAnswer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.noteLocked(round, wish, now)
+	left, able, staying := 0, 0, 0
+	var why []string
+	for _, v := range round.others {
+		stops := v.state&peer.MayStop != 0 || now.Before(s.reserved[v.id])
+		if v.state&peer.ToldToStop == 0 && (v.answers || now.Sub(s.toldOf[v.id]) >= stopGone) {
+			staying++
+		}
+		switch {
+		case !v.answers:
+			why = append(why, fmt.Sprintf("member %d does not answer", v.id))
+		case v.why != "":
+			why = append(why, fmt.Sprintf("member %d does not count: %s", v.id, v.why))
+		case stops:
+			able++
+			why = append(why, fmt.Sprintf("member %d has been told that it may stop", v.id))
+		default:
+			able++
+			left++
+		}
+	}
+	need := NewMaj(max(1, round.voters)).Size()
+	a := StopAnswer{May: !round.votes || left >= need}
+	switch {
+	case a.May:
+	case round.voters-1 < need:
+		a.Hopeless, why = true, append(why, fmt.Sprintf("a cluster of %d voters serves nobody without it", round.voters))
+	case staying == 0:
+		a.Hopeless, why = true, append(why, "all members have been told to stop")
+	case able >= need && wish != StopLook:
+		s.waitLocked(round.of, now)
+	}
+	if first := s.firstLocked(round.of); a.May && round.votes && wish != StopWill && first != NoMember {
+		a.May, why = false, append(why, fmt.Sprintf("member %d has waited for longer", first))
+		if until := s.granted[round.of]; now.Before(until) {
+			return StopAnswer{May: true, For: until.Sub(now)} // what it was told holds
+		}
+		if wish != StopLook {
+			s.waitLocked(round.of, now)
+		}
+	}
+	if a.Why = strings.Join(why, "; "); a.May {
+		a.Why = ""
+		s.reserveLocked(&a, round.of, wish, now, grace)
+	}
+	return a
+}
+
+// noteLocked keeps in mind who has been told to stop, and forgets what is over.
+func (s *stops) noteLocked(round *stopRound, wish StopWish, now time.Time) {
+	over := func(_ MemberID, until time.Time) bool { return !now.Before(until) }
+	maps.DeleteFunc(s.reserved, over)
+	maps.DeleteFunc(s.granted, over)
+	maps.DeleteFunc(s.waiting, func(_ MemberID, w stopWaiter) bool { return now.Sub(w.last) >= stopWaits })
+	for _, v := range round.others {
+		if v.state&peer.ToldToStop != 0 {
+			s.toldOf[v.id] = now
+		} else if v.answers {
+			delete(s.toldOf, v.id) // it has started again
+		}
+	}
+	if wish == StopWill {
+		s.toldOf[round.of] = now
+	}
+}
+
+// waitLocked records that a member waits for others that may stop.
+func (s *stops) waitLocked(of MemberID, now time.Time) {
+	w, ok := s.waiting[of]
+	if !ok {
+		w.since = now
+	}
+	w.last = now
+	s.waiting[of] = w
+}
+
+// firstLocked is a member that has waited for longer than this one; NoMember if there is none.
+func (s *stops) firstLocked(of MemberID) MemberID {
+	own, waits := s.waiting[of]
+	for id, w := range s.waiting {
+		if id != of && (!waits || w.since.Before(own.since)) {
+			return id
+		}
+	}
+	return NoMember
+}
+
+// reserveLocked has a member count as stopped for a while.
+func (s *stops) reserveLocked(a *StopAnswer, of MemberID, wish StopWish, now time.Time, grace time.Duration) {
+	delete(s.waiting, of)
+	switch wish {
+	case StopAsk:
+		a.For = stopAskFor
+	case StopWill:
+		a.For = stopWillFor
+	default:
+		return
+	}
+	s.granted[of], s.reserved[of] = now.Add(a.For), now.Add(grace)
+}
