@@ -16,16 +16,20 @@ const probeTime = time.Second
 
 // Mismatch connects to a port that has served no session, and finds out whether it speaks TLS. The
 // error wraps ErrTLSNeeded if it does and config is nil, ErrNoTLS if it does not and config is set,
-// or ErrHTTP; it is nil if none of these was found.
-func Mismatch(ctx context.Context, address string, config *tls.Config) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*probeTime)
-	defer cancel()
-	return mismatch(address, config, func(timeout time.Duration) (net.Conn, error) {
-		return (&net.Dialer{Timeout: timeout}).DialContext(ctx, "tcp", address)
+// or ErrHTTP; it is nil if none of these was found. It connects twice, and each time waits for the
+// port for at most so long.
+func Mismatch(ctx context.Context, address string, config *tls.Config, patience time.Duration) error {
+	return mismatch(address, config, func() (net.Conn, error) {
+		conn, err := (&net.Dialer{Timeout: patience}).DialContext(ctx, "tcp", address)
+		if err == nil {
+			_ = conn.SetDeadline(time.Now().Add(patience))
+		}
+		return conn, err
 	})
 }
 
-func mismatch(address string, config *tls.Config, open func(timeout time.Duration) (net.Conn, error)) error {
+// mismatch is Mismatch, with connections that have a deadline.
+func mismatch(address string, config *tls.Config, open func() (net.Conn, error)) error {
 	speaksTLS, err := probeTLS(open)
 	switch {
 	case err != nil:
@@ -47,13 +51,12 @@ func mismatch(address string, config *tls.Config, open func(timeout time.Duratio
 
 // probeTLS reports whether a port speaks TLS. The error is a tls.RecordHeaderError if it answers
 // something else.
-func probeTLS(open func(timeout time.Duration) (net.Conn, error)) (bool, error) {
-	conn, err := open(probeTime)
+func probeTLS(open func() (net.Conn, error)) (bool, error) {
+	conn, err := open()
 	if err != nil {
 		return false, nil
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(probeTime))
 	// The certificate does not matter: nothing is sent.
 	err = tls.Client(conn, &tls.Config{InsecureSkipVerify: true}).Handshake()
 	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok {
@@ -64,13 +67,12 @@ func probeTLS(open func(timeout time.Duration) (net.Conn, error)) (bool, error) 
 
 // probePlain returns the beginning of what a port answers to a four-letter word without TLS: every
 // server for clients answers it, or says that it does not. It returns nothing of a port for TLS.
-func probePlain(open func(timeout time.Duration) (net.Conn, error)) []byte {
-	conn, err := open(probeTime)
+func probePlain(open func() (net.Conn, error)) []byte {
+	conn, err := open()
 	if err != nil {
 		return nil
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(probeTime))
 	// With the newline a port for TLS has a record's header, and need not wait for the rest of it.
 	if _, err := io.WriteString(conn, "srvr\n"); err != nil {
 		return nil
@@ -114,9 +116,7 @@ func (c *serverConn) misfit(err error) error {
 	cause := d.hosts.misfit(c.address, func() error {
 		switch {
 		case d.tls == nil:
-			return mismatch(c.address, nil, func(timeout time.Duration) (net.Conn, error) {
-				return d.open("tcp", c.address, timeout)
-			})
+			return mismatch(c.address, nil, d.probe(c.address))
 		case isRemoteAlert(err):
 			return d.refusedTLS(c.address, err)
 		}
@@ -127,6 +127,17 @@ func (c *serverConn) misfit(err error) error {
 	}
 	d.hosts.dialed(c.address, cause)
 	return cause
+}
+
+// probe opens connections to find out what a port speaks.
+func (d *dialer) probe(address string) func() (net.Conn, error) {
+	return func() (net.Conn, error) {
+		conn, err := d.open("tcp", address, probeTime)
+		if err == nil {
+			_ = conn.SetDeadline(time.Now().Add(probeTime))
+		}
+		return conn, err
+	}
 }
 
 // refusedTLS is the error of a server that ends TLS with an alert.
@@ -148,7 +159,7 @@ func (d *dialer) tlsFailure(address string, err error) error {
 	}
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); !ok && !isTimeout(err) {
 		if cause := d.hosts.misfit(address, func() error {
-			return mismatch(address, d.tls, func(timeout time.Duration) (net.Conn, error) { return d.open("tcp", address, timeout) })
+			return mismatch(address, d.tls, d.probe(address))
 		}); cause != nil {
 			return cause
 		}

@@ -91,7 +91,6 @@ func (s *Session) stepSASL(token []byte) (answer *wire.SASLRequest, code wire.Co
 		}
 		if any := cfg.AnySASLUser; any != "" && any != user {
 			ids = append(ids, znode.Identity{Scheme: "sasl", ID: any})
-			s.sharesName.Store(true)
 		}
 		s.m.log.Debug("authenticated", "session", s.id, "client", s.addr, "scheme", "sasl", "user", user)
 		return &wire.SASLRequest{Token: reply}, s.identifyAll(ids)
@@ -107,22 +106,27 @@ func (s *Session) stepSASL(token []byte) (answer *wire.SASLRequest, code wire.Co
 	return new(wire.SASLRequest), code
 }
 
-// ownIdentities returns ids without the name that all users of SASL share.
-func (s *Session) ownIdentities(ids []znode.Identity) []znode.Identity {
-	if !s.sharesName.Load() {
+// ownIdentities returns ids without the name that all users of SASL share. A connection logs in
+// with SASL once, so if there are two names of that scheme, one is the user's.
+func (m *Manager) ownIdentities(ids []znode.Identity) []znode.Identity {
+	if m.cfg.AnySASLUser == "" {
 		return ids
 	}
-	shared := znode.Identity{Scheme: "sasl", ID: s.m.cfg.AnySASLUser}
+	shared := znode.Identity{Scheme: "sasl", ID: m.cfg.AnySASLUser}
+	named := func(id znode.Identity) bool { return id.Scheme == shared.Scheme && id != shared }
+	if !slices.ContainsFunc(ids, named) {
+		return ids
+	}
 	return slices.DeleteFunc(slices.Clone(ids), func(id znode.Identity) bool { return id == shared })
 }
 
 // nameCreator replaces the scheme auth in the ACLs of a request by the identities of its user. A
 // member that applies the request would take the name for one of them that all users of SASL share.
 func (s *Session) nameCreator(p *pending, record wire.Record) {
-	if !s.sharesName.Load() {
+	own := s.m.ownIdentities(p.ids)
+	if len(own) == len(p.ids) {
 		return
 	}
-	own := s.ownIdentities(p.ids)
 	named := false
 	name := func(acl *[]wire.ACL) {
 		if replaced, found := znode.ReplaceAuth(*acl, own, s.m.cfg.KeyScheme); found {

@@ -60,10 +60,6 @@ type Session struct {
 	pausedUntil time.Time    // by a rate quota; zero: it is not
 	sasl        *sasl.Server // the login, once it has begun
 
-	// sharesName says that the identities of the connection have Config.AnySASLUser, and that it is
-	// not the name of its user.
-	sharesName atomic.Bool
-
 	// These are guarded by the watch table's lock.
 	// the paths that the connection watches, in either table; nil if none
 	watched    map[string]struct{}

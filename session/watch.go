@@ -353,7 +353,7 @@ func (m *Manager) Connections() (list []Connection) {
 	t.mu.Unlock()
 	for i, s := range all {
 		if !s.local {
-			list = append(list, Connection{s.Stats(), watches[i], s.ownIdentities(*s.ids.Load())})
+			list = append(list, Connection{s.Stats(), watches[i], m.ownIdentities(*s.ids.Load())})
 		}
 	}
 	return list

@@ -425,7 +425,7 @@ var errNoAnswer = errors.New("it closes the connection without an answer: is it 
 func (f *clientFlags) unreached(err error, server string, patience time.Duration) error {
 	config, _ := f.tls.config()
 	if _, ok := errors.AsType[*net.DNSError](err); !ok {
-		if cause := recipes.Mismatch(context.Background(), server, config); cause != nil {
+		if cause := recipes.Mismatch(context.Background(), server, config, min(patience, time.Second)); cause != nil {
 			return shortCause(cause)
 		}
 	}

@@ -130,7 +130,7 @@ func TestNodeData(t *testing.T) {
 	stdin = strings.NewReader(strings.Repeat("x", maxNodeData+1))
 	expect(t, "set /a -", exitUsage, "", "longer than 1572864 bytes")
 	stdin = strings.NewReader(strings.Repeat("x", 1_200_000))
-	expect(t, "set /a -", exitUnknown, "", "jute.maxbuffer")
+	expect(t, "set /a -", exitFailed, "", "jute.maxbuffer")
 }
 
 // A tree of a few thousand nodes is listed in order and deleted as a whole.

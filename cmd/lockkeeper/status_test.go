@@ -150,8 +150,8 @@ func TestStatusOfSomethingElse(t *testing.T) {
 	}()
 	for address, want := range map[string]string{
 		silent.Addr().String():       "no answer within 200ms",
-		closing.Addr().String():      "is it a client port, and does it want TLS (-tls-ca)?",
-		web.Listener.Addr().String(): "no answer within 200ms",
+		closing.Addr().String():      "it closes the connection without an answer: is it a client port?",
+		web.Listener.Addr().String(): "the port is for HTTP, not for clients",
 		"127.0.0.1:1":                "cannot be reached: connection refused",
 		"no-such-host.invalid:1":     "there is no host no-such-host.invalid",
 	} {

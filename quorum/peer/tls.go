@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"slices"
+	"syscall"
 )
 
 // TLS says how connections between members are encrypted. Its functions are called for each
@@ -116,8 +117,18 @@ func (p *Port) dialTLS(raw net.Conn, host string) (c net.Conn, err error) {
 	}
 	secured := tls.Client(raw, t.Client(host))
 	if err := secured.Handshake(); err != nil {
+		if endsWithoutAlert(err) {
+			err = fmt.Errorf("%w: the member may not use TLS (sslQuorum), its log says why it refuses", err)
+		}
 		p.log.Warn("TLS with "+host, "cannot open an encrypted connection to a member", "host", host, "err", err)
 		return nil, fmt.Errorf("peer: TLS with %s: %w", host, err)
 	}
 	return secured, nil
+}
+
+// endsWithoutAlert reports whether the other end has closed a connection in its handshake as a
+// member does that does not use TLS.
+func endsWithoutAlert(err error) bool {
+	_, plain := errors.AsType[tls.RecordHeaderError](err)
+	return plain || errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)
 }

@@ -207,3 +207,24 @@ func TestProofsAreNotPassedOn(t *testing.T) {
 		})
 	}
 }
+
+// TestWithoutTLSIsNamed: the log of a member that uses TLS says so of one that does not.
+func TestWithoutTLSIsNamed(t *testing.T) {
+	for _, answer := range []string{"", "no TLS record"} {
+		near, far := net.Pipe()
+		go func() {
+			_, _ = far.Read(make([]byte, 16<<10))
+			_, _ = io.WriteString(far, answer)
+			_ = far.Close()
+		}()
+		_ = near.SetDeadline(time.Now().Add(10 * time.Second))
+		err := tls.Client(near, &tls.Config{ServerName: "m"}).Handshake()
+		if !endsWithoutAlert(err) {
+			t.Errorf("answer %q: %v", answer, err)
+		}
+		_ = near.Close()
+	}
+	if endsWithoutAlert(&tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}) {
+		t.Error("a certificate that is refused is taken for a port without TLS")
+	}
+}
