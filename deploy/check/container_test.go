@@ -175,9 +175,11 @@ func (c container) start(t *testing.T, at jepsen.Place) *running {
 	if args == nil {
 		args = c.cmd
 	}
-	script = append(script, fmt.Sprintf("exec env -i setpriv --clear-groups --no-new-privs "+
+	// The shell stays the first process: with it ends all that is in its namespace, also when this
+	// test is killed, which a process that has changed its user would not learn.
+	script = append(script, fmt.Sprintf("env -i setpriv --clear-groups --no-new-privs "+
 		"unshare --root=%s --wd=%s --setgid=%d --setuid=%d -- %s %s", root, c.dir, c.gid, c.uid,
-		strings.Join(c.entrypoint, " "), strings.Join(args, " ")))
+		strings.Join(c.entrypoint, " "), strings.Join(args, " ")), "exit 0")
 	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
 	if err != nil {
 		t.Fatal(err)
@@ -205,16 +207,15 @@ type running struct {
 	once sync.Once
 }
 
-// stop stops a container as an engine does, by SIGTERM to its first process.
+// stop stops a container as an engine does, by SIGTERM to its process.
 func (r *running) stop(t *testing.T) {
 	r.once.Do(func() {
-		pid := r.cmd.Process.Pid
-		children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
-		if err != nil {
+		shell, err1 := childOf(r.cmd.Process.Pid)
+		member, err2 := childOf(shell)
+		if err := errors.Join(err1, err2); err != nil {
 			t.Error(err)
-		}
-		if first, err := strconv.Atoi(strings.TrimSpace(string(children))); err == nil {
-			_ = syscall.Kill(first, syscall.SIGTERM)
+		} else {
+			_ = syscall.Kill(member, syscall.SIGTERM)
 		}
 		if err := r.cmd.Wait(); err != nil {
 			t.Errorf("%s: %v", r.host, err)
@@ -222,10 +223,19 @@ func (r *running) stop(t *testing.T) {
 	})
 }
 
+// childOf is the only child of a process.
+func childOf(pid int) (int, error) {
+	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(strings.TrimSpace(string(children)))
+}
+
 // kill ends a container at once.
 func (r *running) kill() {
 	r.once.Do(func() {
-		_ = r.cmd.Process.Kill() // its first process ends with it
+		_ = r.cmd.Process.Kill() // its namespace ends with it
 		_ = r.cmd.Wait()
 	})
 }
