@@ -41,7 +41,7 @@ func TestRun(t *testing.T) {
 	if err := json.Unmarshal(text, &summary); err != nil {
 		t.Fatal(err)
 	}
-	if len(summary.Verdicts) != 6 || summary.Seed != 1 || len(summary.Faults) < 3 || len(summary.Complaints) > 0 {
+	if len(summary.Verdicts) != 7 || summary.Seed != 1 || len(summary.Faults) < 3 || len(summary.Complaints) > 0 {
 		t.Errorf("the report's summary: %+v", summary)
 	}
 	for _, v := range summary.Verdicts {

@@ -267,8 +267,9 @@ type beatAnswer struct {
 	Error   string         `json:"error,omitempty"` // why locks and trouble are not known
 }
 
-func (h *hub) beat(v *viewer) []byte {
-	c := h.c
+func (h *hub) beat(of *viewer) []byte {
+	c, own := h.c, *of // others may read of meanwhile
+	v := &own
 	b := beatAnswer{head: c.head(time.Now()), Leader: c.member.Leader(), Trouble: map[string]int{}}
 	if err := c.index.with(func() {
 		b.Trouble["deadlock"] = len(c.index.showDeadlocks(v))
