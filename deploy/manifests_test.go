@@ -128,7 +128,7 @@ func TestCompose(t *testing.T) {
 	var targets []string
 	for i, m := range cfg.Members {
 		s := c.at("services", m.Host)
-		want(t, m.Host+": command", s.at("command"), []string{"serve", "-myid", fmt.Sprint(i + 1), "/etc/lockkeeper/zoo.cfg"})
+		want(t, m.Host+": command", s.at("command"), []string{"serve", "-myid", fmt.Sprint(i + 1), "-drain", "20s", "/etc/lockkeeper/zoo.cfg"})
 		want(t, m.Host+": clients", s.at("ports", 0), fmt.Sprintf("127.0.0.1:%d:%s", 2181+i, setting(text, "clientPort")))
 		want(t, m.Host+": console", s.at("ports", 1), fmt.Sprintf("127.0.0.1:%d:%s", 8081+i, setting(text, "admin.serverPort")))
 		targets = append(targets, m.Host+":"+setting(text, "metricsProvider.httpPort"))

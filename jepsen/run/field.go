@@ -82,6 +82,9 @@ func (f *field) majorityChanged(able bool) {
 func (f *field) inEffect(a *act, is bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.effects == nil {
+		f.effects = make(map[*act]time.Duration)
+	}
 	if is {
 		f.effects[a] = f.now()
 	} else {

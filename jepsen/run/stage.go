@@ -105,7 +105,7 @@ func (s *stage) setUp(ctx context.Context) error {
 	s.start = jepsen.Monotonic()
 	s.field = &field{
 		target: t.Target, scratch: t.Scratch, history: jepsen.NewSharedHistory(s.start), out: t.Progress,
-		claimed: make(map[any]string), effects: make(map[*act]time.Duration),
+		claimed: make(map[any]string),
 	}
 	s.field.planner = planner{members: t.Members, able: t.Able, now: s.field.now, changed: s.field.majorityChanged}
 	cfg := jepsen.ClusterConfig{
