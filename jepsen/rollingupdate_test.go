@@ -18,7 +18,8 @@ import (
 
 var updateMBFlag = flag.Int("jepsen.update", 0,
 	"MB that are written while each member of TestRollingUpdate is down; 0 means a few. With 400, a member that comes back needs about 10 s. "+
-		"Requests longer than 100 ms are then errors: run it on a machine that does nothing else")
+		"Requests longer than 100 ms are then errors: run it on a machine that does nothing else, with TMPDIR in memory, "+
+		"because three members on one disk delay each other's fsync when they write snapshots")
 
 const (
 	updateClients = 6
