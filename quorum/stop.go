@@ -143,12 +143,16 @@ func (r *Replica) MayStop(ctx context.Context, wish StopWish) (a StopAnswer, err
 	defer l.mu.Unlock()
 	leader, epoch := r.leaderEpoch()
 	if leader == r.cfg.ID {
-		if a, err = r.judgeStop(ctx, r.cfg.ID, wish); err != nil {
-			return a, err
-		}
-	} else if err = r.askLeader(ctx, l, leader, epoch, func(c *codec.Codec) { codec.U8(c, &wish) }, func(c *codec.Codec) error {
-		return a.decode(c)
-	}); err != nil {
+		a, err = r.judgeStop(ctx, r.cfg.ID, wish)
+	} else {
+		err = r.askLeader(ctx, l, leader, epoch, func(c *codec.Codec) { codec.U8(c, &wish) }, func(c *codec.Codec) error {
+			return a.decode(c)
+		})
+	}
+	if err != nil && wish == StopWill && r.allToldToStop() {
+		return StopAnswer{Why: whyAllStop, Hopeless: true}, nil // those who could lead may be gone
+	}
+	if err != nil {
 		return a, err
 	}
 	if a.May && a.For > 0 {
@@ -157,6 +161,23 @@ func (r *Replica) MayStop(ctx context.Context, wish StopWish) (a StopAnswer, err
 		r.stops.mu.Unlock()
 	}
 	return a, nil
+}
+
+// whyAllStop says why nothing is gained by waiting until the others can do without a member.
+const whyAllStop = "all members have been told to stop"
+
+// allToldToStop reports whether every other voter has said that it has been told to stop.
+func (r *Replica) allToldToStop() bool {
+	servers := r.servers()
+	r.stops.mu.Lock()
+	defer r.stops.mu.Unlock()
+	for _, s := range servers {
+		told, known := r.stops.toldOf[peer.IDOf(s.ID)]
+		if s.ID != r.self && s.Suffrage == raft.Voter && (!known || time.Since(told) >= stopGone) {
+			return false
+		}
+	}
+	return true
 }
 
 // announceStop tells the other members that this one has been told to stop: whichever of them leads
@@ -380,7 +401,7 @@ func (s *stops) decide(round *stopRound, wish StopWish, now time.Time, grace tim
 	case round.voters-1 < need:
 		a.Hopeless, why = true, append(why, fmt.Sprintf("a cluster of %d voters serves nobody without it", round.voters))
 	case staying == 0:
-		a.Hopeless, why = true, append(why, "all members have been told to stop")
+		a.Hopeless, why = true, append(why, whyAllStop)
 	case able >= need && wish != StopLook:
 		s.waitLocked(round.of, now)
 	}
