@@ -1,6 +1,7 @@
 package recipes
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,8 @@ type holding struct {
 	name string
 	data []byte
 	acl  []zk.ACL
+	// lease is the session that the node has to be of; nil: whichever there is.
+	lease *lease
 
 	// create makes the node; nil: with a create. It is called again while its
 	// outcome is unknown: zk.ErrNodeExists has to mean that the node exists.
@@ -42,7 +45,7 @@ func hold(ctx context.Context, h holding) (*Grant, error) {
 	p := &place{s: h.s, dir: h.dir, prefix: h.name, data: h.data, acl: h.acl}
 	p.named = &named{path: path, free: make(chan struct{})}
 	g, err := call(ctx, h.s, func(ctx context.Context) (*Grant, error) {
-		g, err := p.hold(ctx, path, h.create)
+		g, err := p.hold(ctx, path, h.lease, h.create)
 		after := func() { g.keep() }
 		if err != nil {
 			after = func() { p.leave() }
@@ -60,12 +63,13 @@ func hold(ctx context.Context, h holding) (*Grant, error) {
 	return g, err
 }
 
-func (p *place) hold(ctx context.Context, path string, create func() error) (*Grant, error) {
-	lease, err := p.s.ready(ctx)
-	if err != nil {
+func (p *place) hold(ctx context.Context, path string, of *lease, create func() error) (_ *Grant, err error) {
+	if p.lease, err = p.s.ready(ctx); err != nil {
 		return nil, err
 	}
-	p.lease = lease
+	if of != nil && p.lease != of {
+		return nil, cmp.Or(p.s.over(of), ErrExpired)
+	}
 	if create == nil {
 		create = func() error {
 			_, err := p.s.conn.Create(path, p.data, zk.FlagEphemeral, p.acl)

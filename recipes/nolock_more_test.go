@@ -244,6 +244,36 @@ func TestQueueLateDone(t *testing.T) {
 	})
 }
 
+// TestQueueTakeExpires: a Take whose session expires between its look and its request takes nothing
+// in the next session.
+func TestQueueTakeExpires(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, c *fakeCluster, s []*Session, conns []*fakeConn) {
+		q := NewQueue(s[0], "/q", nil)
+		if err := q.Put(t.Context(), Entry{Data: []byte("x")}); err != nil {
+			t.Fatal(err)
+		}
+		looked, expired := false, false
+		conns[0].hook = func(_ int, op, path string) fault {
+			looked = op == "get" && strings.HasPrefix(path, "/q/entries/")
+			return faultNone
+		}
+		conns[0].reply = func(string) {
+			if looked && !expired {
+				expired = true
+				c.mu.Lock()
+				conns[0].expireLocked()
+				c.mu.Unlock()
+			}
+		}
+		if it, err := q.Take(t.Context()); !errors.Is(err, ErrExpired) || !expired {
+			t.Errorf("Take = %v, %v, want ErrExpired", it, err)
+		}
+		if items, taken, err := q.Len(t.Context()); items != 1 || taken != 0 || err != nil {
+			t.Errorf("Len = %d, %d, %v", items, taken, err)
+		}
+	})
+}
+
 // TestQueueSilence: an item is lost for its consumer before another gets it, and
 // Done works nevertheless as long as nobody has.
 func TestQueueSilence(t *testing.T) {

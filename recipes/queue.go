@@ -206,7 +206,7 @@ func (q *Queue) take(ctx context.Context) (*Item, error) {
 			return nil, err
 		}
 		for _, id := range now.free {
-			it, err := q.try(ctx, id)
+			it, err := q.try(ctx, l, id)
 			if it != nil || err != nil {
 				return it, err
 			}
@@ -280,11 +280,11 @@ func inTurn(a, b string) int {
 	return strings.Compare(a, b)
 }
 
-// try takes an item, and returns nil if somebody else has it, or had it.
+// try takes an item in the session of l, and returns nil if somebody else has it, or had it.
 //
 // The same multi that takes the item writes its data again, which counts the
 // times it was taken, and makes Done possible for nobody but the last taker.
-func (q *Queue) try(ctx context.Context, id string) (*Item, error) {
+func (q *Queue) try(ctx context.Context, l *lease, id string) (*Item, error) {
 	entry := q.entries() + "/" + id
 	node, err := readNode(ctx, q.s, entry)
 	if err != nil || !node.exists {
@@ -301,7 +301,7 @@ func (q *Queue) try(ctx context.Context, id string) (*Item, error) {
 		}
 		return err
 	}
-	grant, err := hold(ctx, holding{s: q.s, dir: q.taken(), name: id, acl: q.acl, create: create})
+	grant, err := hold(ctx, holding{s: q.s, dir: q.taken(), name: id, acl: q.acl, lease: l, create: create})
 	switch {
 	case errors.Is(err, ErrTaken), errors.Is(err, zk.ErrBadVersion):
 		return nil, nil

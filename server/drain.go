@@ -16,7 +16,7 @@ const (
 
 // Drain prepares a stop that clients of other members do not notice, and its own as little as can
 // be. It waits, at most for that time, until the leader says that the others can do without this
-// member. Then the member accepts no more clients, transfers the leadership if it has it, and moves
+// member. Then the member transfers the leadership if it has it, accepts no more clients, and moves
 // its clients to the others, within a few seconds. Shutdown has to follow. The end of ctx ends it.
 func (s *Server) Drain(ctx context.Context, wait time.Duration) {
 	s.awaitLeave(ctx, wait)
