@@ -36,18 +36,25 @@ type certsCommand struct {
 const day = 24 * time.Hour
 
 func (c *certsCommand) flags(fs *flag.FlagSet) {
-	fs.StringVar(&c.hosts, "host", "", "`host,...` init, member: names and addresses at which clients and members reach the member, beside those of its server line")
-	fs.IntVar(&c.days, "days", int(certs.DefaultValidity/day), "`n` how long new certificates are valid, in days (default 365)")
-	fs.IntVar(&c.lifetime, "authority-days", int(certs.DefaultAuthorityValidity/day), "`n` init, rotate: how long the new authority is valid, in days (default 3650)")
-	fs.StringVar(&c.name, "authority", "", "`name` init, rotate: the name of the new authority (default: lockkeeper, the date and a random number)")
-	fs.StringVar(&c.at, "at", "", "`path` where a holder has its directory on its own machine, for the lines that are printed (default: where it is made)")
-	fs.BoolVar(&c.zookeeper, "zookeeper", false, "print the lines that ZooKeeper 3.8 and later reads, for members that are ZooKeeper")
+	fs.StringVar(&c.hosts, "host", "", "`host,...` init, member: names and addresses at which clients and "+
+		"members reach the member, beside those of its server line")
+	fs.IntVar(&c.days, "days", int(certs.DefaultValidity/day), "`n` how long new certificates are valid, in "+
+		"days (default 365)")
+	fs.IntVar(&c.lifetime, "authority-days", int(certs.DefaultAuthorityValidity/day), "`n` init, rotate: how "+
+		"long the new authority is valid, in days (default 3650)")
+	fs.StringVar(&c.name, "authority", "", "`name` init, rotate: the name of the new authority (default: "+
+		"lockkeeper, the date and a random number)")
+	fs.StringVar(&c.at, "at", "", "`path` where a holder has its directory on its own machine, for the lines "+
+		"that are printed (default: where it is made)")
+	fs.BoolVar(&c.zookeeper, "zookeeper", false, "print the lines that ZooKeeper 3.8 and later reads, for "+
+		"members that are ZooKeeper")
 	fs.IntVar(&c.expiryDays, "expiring", 0, "`n` list: end with status 1 if something expires within so many days")
 }
 
 func (c *certsCommand) run(e env, args []string) error {
 	if len(args) < 2 {
-		return wrongUsage("say what to do, and in which directory: init, member, client, renew, rotate, retire or list, and DIR")
+		return wrongUsage("say what to do, and in which directory: init, member, client, renew, rotate, retire " +
+			"or list, and DIR")
 	}
 	const most = 100 * 365
 	for _, days := range []int{c.days, c.lifetime, c.expiryDays + 1} {
@@ -164,7 +171,8 @@ func (c *certsCommand) requests(args []string, more bool) (requests []certs.Requ
 	}
 	switch {
 	case len(cfg.Members) > 0 && len(requests) == 0:
-		return nil, cfg, fmt.Errorf("all members of %s have a certificate in %s ('renew' replaces them)", args[0], c.dir.Path)
+		return nil, cfg, fmt.Errorf("all members of %s have a certificate in %s ('renew' replaces "+
+			"them)", args[0], c.dir.Path)
 	case len(cfg.Members) > 0:
 		return requests, cfg, nil
 	case len(extra) == 0:
@@ -194,7 +202,8 @@ func (c *certsCommand) sayMade(made []certs.Holder) {
 		if h.Member {
 			whom = strings.Join(h.Hosts, ", ")
 		}
-		fmt.Fprintf(c.e.stdout, "# Made %s: a certificate of CN=%s for %s, valid until %s.\n", h.Dir, h.Name, whom, h.Expires.UTC().Format(time.DateOnly))
+		fmt.Fprintf(c.e.stdout, "# Made %s: a certificate of CN=%s for %s, valid until "+
+			"%s.\n", h.Dir, h.Name, whom, h.Expires.UTC().Format(time.DateOnly))
 	}
 }
 
@@ -246,7 +255,8 @@ func (c *certsCommand) lines(dir string, cfg server.Config) {
 		fmt.Fprintln(c.e.stdout, "# Clients without TLS are served as long as there is a clientPort.")
 	}
 	if several {
-		fmt.Fprintln(c.e.stdout, "# A running cluster turns sslQuorum and peer.secretFile on in steps: docs/security.md, Between members.")
+		fmt.Fprintln(c.e.stdout, "# A running cluster turns sslQuorum and peer.secretFile on in steps: "+
+			"docs/security.md, Between members.")
 	}
 }
 
@@ -295,10 +305,12 @@ func (c *certsCommand) rotate() error {
 	if err := c.dir.Rotate(c.authorityName()); err != nil {
 		return err
 	}
-	fmt.Fprintf(c.e.stdout, "Made a new authority. The file %s of each holder has both now, and the certificates are as they were.\n"+
+	fmt.Fprintf(c.e.stdout, "Made a new authority. The file %s of each holder has both now, and the "+
+		"certificates are as they were.\n"+
 		"1. Copy %[1]s to every holder, members and clients. "+readAgain+
 		"2. lockkeeper certs renew %[2]s, and copy each directory to its holder.\n"+
-		"3. lockkeeper certs retire %[2]s, and copy %[1]s to every holder: the old authority is not trusted any more.\n",
+		"3. lockkeeper certs retire %[2]s, and copy %[1]s to every holder: the old authority is not trusted any "+
+		"more.\n",
 		certs.AuthorityFile, c.dir.Path)
 	return nil
 }
@@ -307,7 +319,8 @@ func (c *certsCommand) retire() error {
 	if err := c.dir.Retire(); err != nil {
 		return err
 	}
-	fmt.Fprintf(c.e.stdout, "The file %s of each holder has the newest authority only. Copy it to every holder. %s", certs.AuthorityFile, readAgain)
+	fmt.Fprintf(c.e.stdout, "The file %s of each holder has the newest authority only. Copy it to every holder. "+
+		"%s", certs.AuthorityFile, readAgain)
 	return nil
 }
 
