@@ -56,7 +56,7 @@ func ownStores(cfg *Config) (stores quorum.Stores, found bool, err error) {
 	if _, err := os.Stat(filepath.Join(cfg.DataLogDir, logFile)); err != nil {
 		return stores, false, nil
 	}
-	if stores, err = quorum.OpenStores(cfg.DataDir, cfg.DataLogDir, cfg.LogStore); err == nil && stores.Importable() {
+	if stores, err = quorum.OpenStores(cfg.DataDir, cfg.DataLogDir, cfg.LogStore); err == nil && quorum.Importable(&stores) {
 		return stores, false, stores.Close()
 	}
 	return stores, err == nil, err
@@ -74,7 +74,7 @@ func openOrImport(ctx context.Context, cfg *Config) (quorum.Stores, error) {
 		}
 	}
 	stores, err := quorum.OpenStores(cfg.DataDir, cfg.DataLogDir, cfg.LogStore)
-	if err == nil && !cfg.Import && stores.Importable() && !hasAside(cfg) {
+	if err == nil && !cfg.Import && quorum.Importable(&stores) && !hasAside(cfg) {
 		// Perhaps an import was killed early.
 		if err := checkZooKeeperData(cfg); err != nil {
 			return quorum.Stores{}, errors.Join(err, stores.Close())
