@@ -149,7 +149,7 @@ const testImports = `
 	jepsen/tlsclients:     jepsen internal/testcert github.com/go-zookeeper/zk
 	jepsen/differ:         wire jepsen internal/zkconn
 	jepsen/flaws:          wire jepsen internal/zkconn
-	jepsen/workload:       internal/simnet internal/simdisk server quorum
+	jepsen/workload:       internal/simnet internal/simdisk server quorum quorum/peer
 	internal/simdisk:      internal/simnet github.com/hashicorp/go-hclog
 	quorum/peer:           internal/simnet internal/rafttest
 	quorum/wal:            internal/simdisk internal/rafttest
