@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"lockkeeper/internal/histogram"
-	"lockkeeper/server/console"
-	"lockkeeper/server/metrics"
+	"lockkeeper/server/ops/console"
+	"lockkeeper/server/ops/metrics"
 	"lockkeeper/session"
 )
 

@@ -10,7 +10,7 @@ import (
 
 	"lockkeeper/internal/loglimit"
 	"lockkeeper/quorum/peer"
-	"lockkeeper/server/metrics"
+	"lockkeeper/server/ops/metrics"
 	"lockkeeper/server/tlsconf"
 )
 

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"lockkeeper/internal/loglimit"
-	"lockkeeper/server/metrics"
+	"lockkeeper/server/ops/metrics"
 	"lockkeeper/server/tlsconf"
 	"lockkeeper/server/zoocfg"
 	"lockkeeper/znode"

@@ -38,21 +38,21 @@ const imports = `
 	server/tlsconf:        internal/pemfile github.com/pavlo-v-chernykh/keystore-go/v4 software.sslmate.com/src/go-pkcs12
 	server/certs:          internal/pemfile
 	server/zoocfg:         wire znode quorum quorum/peer session session/sasl server/tlsconf internal/clock
-	server/console/web:
-	server/audit:          wire session internal/loglimit
-	server/console:        wire znode locknode session
-	server/admin:          wire znode session
-	server/metrics:        internal/histogram github.com/prometheus/client_golang/prometheus
+	server/ops/console/web:
+	server/ops/audit:      wire session internal/loglimit
+	server/ops/console:    wire znode locknode session
+	server/ops/admin:      wire znode session
+	server/ops/metrics:    internal/histogram github.com/prometheus/client_golang/prometheus
 	                       github.com/prometheus/client_golang/prometheus/collectors
 	                       github.com/prometheus/client_golang/prometheus/promhttp
-	server:                wire znode zkdata locknode quorum quorum/peer session server/zoocfg server/tlsconf server/audit server/admin
-	                       server/console server/console/web server/metrics internal/loglimit internal/histogram internal/clock
+	server:                wire znode zkdata locknode quorum quorum/peer session server/zoocfg server/tlsconf server/ops/audit server/ops/admin
+	                       server/ops/console server/ops/console/web server/ops/metrics internal/loglimit internal/histogram internal/clock
 	server/simtest:
 	deploy:
 	locktest:              server wire znode internal/simnet
 	bench:                 wire internal/zkconn internal/cputime
 	bench/compare:         bench jepsen recipes internal/freeport go.etcd.io/etcd/client/v3 go.etcd.io/etcd/client/v3/concurrency go.uber.org/zap
-	cmd/lockkeeper:        server server/admin server/certs server/zoocfg server/tlsconf locknode recipes bench internal/clock internal/cputime github.com/go-zookeeper/zk golang.org/x/sys/unix golang.org/x/term
+	cmd/lockkeeper:        server server/ops/admin server/certs server/zoocfg server/tlsconf locknode recipes bench internal/clock internal/cputime github.com/go-zookeeper/zk golang.org/x/sys/unix golang.org/x/term
 
 	# The clients' side knows no package of the server.
 	recipes:               locknode internal/mutant github.com/go-zookeeper/zk
@@ -134,7 +134,7 @@ const testImports = `
 	recipes:               github.com/anishathalye/porcupine
 	bench:                 jepsen
 	znode:                 internal/freeport internal/cputime
-	jepsen/console:        jepsen server/console/web recipes github.com/go-zookeeper/zk github.com/chromedp/chromedp github.com/chromedp/chromedp/kb
+	jepsen/console:        jepsen server/ops/console/web recipes github.com/go-zookeeper/zk github.com/chromedp/chromedp github.com/chromedp/chromedp/kb
 	                       github.com/chromedp/cdproto/cdp github.com/chromedp/cdproto/emulation github.com/chromedp/cdproto/log
 	                       github.com/chromedp/cdproto/network github.com/chromedp/cdproto/page github.com/chromedp/cdproto/runtime
 	jepsen/curator:        jepsen
