@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 
 	"lockkeeper/quorum"
-	"lockkeeper/server/tlsconf"
+	"lockkeeper/server/secure"
 	"lockkeeper/server/zoocfg"
 )
 
@@ -52,7 +52,7 @@ func CheckFiles(cfg Config) error {
 		}
 	}
 	if cfg.PeersSpeakTLS() {
-		if _, err := tlsconf.Open(cfg.PeerTLS); err != nil {
+		if _, err := secure.Open(cfg.PeerTLS); err != nil {
 			add(s.tlsFaults(err))
 		}
 	}
@@ -60,8 +60,8 @@ func CheckFiles(cfg Config) error {
 }
 
 // readCertificates reads the certificates of the ports for clients and HTTP.
-func (s *Server) readCertificates() (*tlsconf.Keeper, error) {
-	keeper, err := tlsconf.Open(s.cfg.TLS)
+func (s *Server) readCertificates() (*secure.Keeper, error) {
+	keeper, err := secure.Open(s.cfg.TLS)
 	switch {
 	case err != nil:
 		return nil, s.tlsFaults(err)

@@ -11,7 +11,7 @@ import (
 	"lockkeeper/internal/loglimit"
 	"lockkeeper/quorum/peer"
 	"lockkeeper/server/metrics"
-	"lockkeeper/server/tlsconf"
+	"lockkeeper/server/secure"
 )
 
 // peerAuth is how this member and the others prove to each other who they are.
@@ -38,7 +38,7 @@ func (s *Server) openPeerAuth(peers net.Listener) (a peerAuth, err error) {
 		a.auth.Secrets, a.auth.SecretOptional = a.secret.current, s.cfg.PeerSecretOptional
 	}
 	if s.cfg.PeersSpeakTLS() {
-		keeper, err := tlsconf.Open(s.cfg.PeerTLS)
+		keeper, err := secure.Open(s.cfg.PeerTLS)
 		if err != nil {
 			return a, s.tlsFaults(err)
 		}
@@ -47,7 +47,7 @@ func (s *Server) openPeerAuth(peers net.Listener) (a peerAuth, err error) {
 		a.certs.end.look(s.log, keeper.Expires())
 		a.auth.TLS = &peer.TLS{
 			Client: a.certs.client, Server: a.certs.server,
-			Certificates: s.cfg.PeerTLS.ClientAuth == tlsconf.ClientAuthNeed,
+			Certificates: s.cfg.PeerTLS.ClientAuth == secure.ClientAuthNeed,
 			VerifyHost:   !s.cfg.PeerTLS.AnyHost,
 			PlainDial:    !s.cfg.PeerTLSOn, Plain: s.cfg.PeerTLSAlso,
 		}
@@ -103,7 +103,7 @@ func (a *peerAuth) metrics() (ms metrics.List) {
 // peerCerts are the certificates for connections between members. Their files are looked at when a
 // connection is opened or accepted: the ones before it keep what they have.
 type peerCerts struct {
-	keeper *tlsconf.Keeper
+	keeper *secure.Keeper
 	reload bool
 	out    *slog.Logger
 	log    *loglimit.Limiter

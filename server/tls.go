@@ -16,7 +16,7 @@ import (
 
 	"lockkeeper/internal/loglimit"
 	"lockkeeper/server/metrics"
-	"lockkeeper/server/tlsconf"
+	"lockkeeper/server/secure"
 	"lockkeeper/server/zoocfg"
 	"lockkeeper/znode"
 )
@@ -41,7 +41,7 @@ const (
 
 // serverTLS is the TLS of the ports for clients and HTTP.
 type serverTLS struct {
-	keeper   *tlsconf.Keeper
+	keeper   *secure.Keeper
 	refusals *loglimit.Limiter
 	// maxShaking is how many clients may be in their handshake at a time.
 	maxShaking int
@@ -96,11 +96,11 @@ func (e *expiry) look(log *slog.Logger, expires time.Time) {
 	log.Warn(text, "for", e.whom, "expires", expires.UTC().Format(time.RFC3339), "days", int(left.Hours()/24))
 }
 
-// tlsFaults turns the errors of tlsconf.Open into faults with file, line and key.
+// tlsFaults turns the errors of secure.Open into faults with file, line and key.
 func (s *Server) tlsFaults(err error) error {
 	var faults zoocfg.Faults
 	for _, e := range unjoin(err) {
-		var fileErr *tlsconf.FileError
+		var fileErr *secure.FileError
 		if !errors.As(e, &fileErr) {
 			return e
 		}
@@ -303,12 +303,12 @@ func (s *Server) httpTLS(l net.Listener, mode zoocfg.TLSMode) net.Listener {
 	if mode == zoocfg.TLSOff {
 		return l
 	}
-	auth := tlsconf.ClientAuthWant
+	auth := secure.ClientAuthWant
 	switch {
 	case s.cfg.HTTPNeedCert:
-		auth = tlsconf.ClientAuthNeed
+		auth = secure.ClientAuthNeed
 	case s.cfg.TLS.TrustStore.File == "":
-		auth = tlsconf.ClientAuthNone
+		auth = secure.ClientAuthNone
 	}
 	return &tlsListener{Listener: l, mode: mode, config: s.tls.keeper.ServerAsking(auth), begin: s.beginHTTP}
 }

@@ -1,4 +1,4 @@
-package tlsconf
+package secure
 
 import (
 	"crypto/tls"
@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"lockkeeper/internal/pemfile"
+	"lockkeeper/server/secure/pemfile"
 )
 
 // revocations are revocation lists by the subject of their issuer; nil if nothing is to be looked

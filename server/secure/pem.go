@@ -1,4 +1,4 @@
-package tlsconf
+package secure
 
 import (
 	"bytes"
@@ -17,7 +17,7 @@ import (
 	"fmt"
 	"hash"
 
-	"lockkeeper/internal/pemfile"
+	"lockkeeper/server/secure/pemfile"
 )
 
 // kinds of blocks in PEM.

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"lockkeeper/server/tlsconf"
+	"lockkeeper/server/secure"
 )
 
 // newDir has an authority, two members and a client.
@@ -31,15 +31,15 @@ func newDir(t *testing.T) *Dir {
 }
 
 // keeper opens a copy of the files of a holder as a zoo.cfg would, as of now.
-func keeper(t *testing.T, d *Dir, name string) *tlsconf.Keeper {
+func keeper(t *testing.T, d *Dir, name string) *secure.Keeper {
 	t.Helper()
 	at := t.TempDir()
 	if err := os.CopyFS(at, os.DirFS(d.at(name))); err != nil {
 		t.Fatal(err)
 	}
-	k, err := tlsconf.Open(tlsconf.Settings{
-		KeyStore:   tlsconf.Store{File: filepath.Join(at, PairFile), Type: tlsconf.PEM, Key: "tls.cert"},
-		TrustStore: tlsconf.Store{File: filepath.Join(at, AuthorityFile), Type: tlsconf.PEM, Key: "tls.ca"}})
+	k, err := secure.Open(secure.Settings{
+		KeyStore:   secure.Store{File: filepath.Join(at, PairFile), Type: secure.PEM, Key: "tls.cert"},
+		TrustStore: secure.Store{File: filepath.Join(at, AuthorityFile), Type: secure.PEM, Key: "tls.ca"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func keeper(t *testing.T, d *Dir, name string) *tlsconf.Keeper {
 }
 
 // meet has a client connect to a host of a server with TLS, both with certificates.
-func meet(t *testing.T, client, server *tlsconf.Keeper, host string) error {
+func meet(t *testing.T, client, server *secure.Keeper, host string) error {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -84,7 +84,7 @@ func TestHolders(t *testing.T) {
 	d := newDir(t)
 	one, two, app := keeper(t, d, "member-1"), keeper(t, d, "member-2"), keeper(t, d, "app")
 	for name, c := range map[string]struct {
-		client, server *tlsconf.Keeper
+		client, server *secure.Keeper
 		host           string
 		ok             bool
 	}{
@@ -189,7 +189,7 @@ func content(t *testing.T, dir string) (all []string) {
 // new ones, let each other in; after the last one nobody trusts the old authority.
 func TestRotation(t *testing.T) {
 	d := newDir(t)
-	type state struct{ member, client *tlsconf.Keeper }
+	type state struct{ member, client *secure.Keeper }
 	take := func() state { return state{keeper(t, d, "member-1"), keeper(t, d, "app")} }
 	states := []state{take()}
 	for _, step := range []func() error{
@@ -209,7 +209,7 @@ func TestRotation(t *testing.T) {
 		}
 		states = append(states, take())
 		before, after := states[len(states)-2], states[len(states)-1]
-		for _, pair := range [][2]*tlsconf.Keeper{{before.client, after.member}, {after.client, before.member}, {after.client, after.member}} {
+		for _, pair := range [][2]*secure.Keeper{{before.client, after.member}, {after.client, before.member}, {after.client, after.member}} {
 			if err := meet(t, pair[0], pair[1], "one.example.com"); err != nil {
 				t.Errorf("step %d: %v", len(states)-1, err)
 			}

@@ -1,4 +1,4 @@
-package tlsconf
+package secure
 
 import (
 	"crypto/tls"

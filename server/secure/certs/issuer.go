@@ -17,7 +17,7 @@ import (
 	"slices"
 	"time"
 
-	"lockkeeper/internal/pemfile"
+	"lockkeeper/server/secure/pemfile"
 )
 
 // clockSkew is how long before it is issued a certificate is valid: the clocks of other machines
