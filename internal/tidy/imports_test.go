@@ -36,9 +36,11 @@ const imports = `
 	                       golang.org/x/sync/semaphore
 
 	server/secure/pemfile:
-	server/secure:         server/secure/pemfile github.com/pavlo-v-chernykh/keystore-go/v4 software.sslmate.com/src/go-pkcs12
+	server/secure:         server/secure/pemfile quorum/peer internal/loglimit github.com/pavlo-v-chernykh/keystore-go/v4 software.sslmate.com/src/go-pkcs12
 	server/secure/certs:   server/secure/pemfile
 	server/zoocfg:         wire znode quorum quorum/peer session session/sasl server/secure internal/clock
+	server/datadir:        quorum server/zoocfg
+	server/offline:        wire znode zkdata locknode quorum server/zoocfg server/secure server/datadir
 	server/console/web:
 	server/audit:          wire session internal/loglimit
 	server/console:        wire znode locknode session
@@ -46,14 +48,14 @@ const imports = `
 	server/metrics:        internal/histogram github.com/prometheus/client_golang/prometheus
 	                       github.com/prometheus/client_golang/prometheus/collectors
 	                       github.com/prometheus/client_golang/prometheus/promhttp
-	server:                wire znode zkdata locknode quorum quorum/peer session server/zoocfg server/secure server/audit server/admin
+	server:                wire znode locknode quorum quorum/peer session server/zoocfg server/datadir server/offline server/secure server/audit server/admin
 	                       server/console server/console/web server/metrics internal/loglimit internal/histogram internal/clock
 	server/simtest:
 	deploy:
 	locktest:              server wire znode internal/simnet
 	bench:                 wire internal/zkconn internal/cputime
 	bench/compare:         bench jepsen recipes internal/freeport go.etcd.io/etcd/client/v3 go.etcd.io/etcd/client/v3/concurrency go.uber.org/zap
-	cmd/lockkeeper:        server server/admin server/secure/certs server/zoocfg server/secure locknode recipes bench internal/clock internal/cputime github.com/go-zookeeper/zk golang.org/x/sys/unix golang.org/x/term
+	cmd/lockkeeper:        server server/datadir server/offline server/admin server/secure/certs server/zoocfg server/secure locknode recipes bench internal/clock internal/cputime github.com/go-zookeeper/zk golang.org/x/sys/unix golang.org/x/term
 
 	# The clients' side knows no package of the server.
 	recipes:               locknode internal/mutant github.com/go-zookeeper/zk
@@ -154,7 +156,7 @@ const testImports = `
 	quorum:                internal/simnet internal/simdisk internal/rafttest internal/freeport
 	server/secure/certs:   server/secure
 	server/secure:         internal/testcert
-	server:                session/sasl internal/cputime internal/simnet internal/simdisk internal/freeport internal/testcert github.com/hashicorp/raft
+	server:                zkdata session/sasl internal/cputime internal/simnet internal/simdisk internal/freeport internal/testcert github.com/hashicorp/raft
 	cmd/lockkeeper:        wire zkdata session/sasl internal/freeport internal/testcert
 	server/simtest:        internal/simnet internal/simdisk internal/mutant internal/clock server quorum quorum/peer znode wire
 	                       recipes jepsen jepsen/workload github.com/go-zookeeper/zk github.com/hashicorp/raft

@@ -124,7 +124,7 @@ type Config struct {
 	// wait: see quorum.Config.
 	Without []int
 	// DiskFullStops is how often this member has stopped because its disk was full, for mntr: see
-	// server.ErrDiskFull.
+	// datadir.ErrDiskFull.
 	DiskFullStops int
 
 	TickTime                             time.Duration // tickTime
@@ -421,4 +421,15 @@ func (c *Config) AllowsWord(word string) bool {
 		return true
 	}
 	return slices.Contains(c.FourLetterWords, word) || slices.Contains(c.FourLetterWords, "*")
+}
+
+// QuorumMembers are the members as package quorum takes them.
+func (c *Config) QuorumMembers() (list []quorum.Member) {
+	if c.Standalone() {
+		return []quorum.Member{{ID: quorum.MemberID(c.ID)}}
+	}
+	for _, m := range c.Members {
+		list = append(list, quorum.Member{ID: quorum.MemberID(m.ID), Addr: m.PeerAddr(), Observer: m.Observer})
+	}
+	return list
 }

@@ -3,6 +3,7 @@ package zoocfg
 import (
 	"cmp"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -457,4 +458,39 @@ func (l *loader) finishX509() {
 	if slices.Contains(l.cfg.RequiredSchemes, "x509") && len(l.cfg.RequiredSchemes) == 1 {
 		l.fault(l.at("enforce.auth.schemes"), "%s", how)
 	}
+}
+
+// OpenTLS reads the certificates of the ports for clients and HTTP. Errors are Faults.
+func (c *Config) OpenTLS() (*secure.Keeper, error) {
+	keeper, err := c.openKeeper(c.TLS)
+	if err == nil && !c.TLS.Enabled() {
+		return nil, c.Fault("tls.cert", "is not set: a port that speaks TLS needs a certificate")
+	}
+	return keeper, err
+}
+
+// OpenPeerTLS reads the certificates of the port between members. Errors are Faults.
+func (c *Config) OpenPeerTLS() (*secure.Keeper, error) { return c.openKeeper(c.PeerTLS) }
+
+// openKeeper is secure.Open; a file that cannot be used becomes a Fault of its key.
+func (c *Config) openKeeper(settings secure.Settings) (*secure.Keeper, error) {
+	keeper, err := secure.Open(settings)
+	if err == nil {
+		return keeper, nil
+	}
+	list := []error{err}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		list = joined.Unwrap()
+	}
+	var faults Faults
+	for _, e := range list {
+		file, ok := errors.AsType[*secure.FileError](e)
+		if !ok {
+			return nil, e
+		}
+		f := c.Fault(file.Key, "%s: %v", file.File, file.Err)
+		f.Err = file.Err
+		faults = append(faults, f)
+	}
+	return nil, faults.Err()
 }

@@ -1,4 +1,4 @@
-package server
+package offline
 
 import (
 	"context"
@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"lockkeeper/quorum"
+	"lockkeeper/server/datadir"
+	"lockkeeper/server/zoocfg"
 )
 
 // Survivor is what there is of a cluster on the disk of a member that does not run, or in a
@@ -41,7 +43,7 @@ type Survivor struct {
 // Survey reads what a recovery would begin with: the files of a member that does not run, those in
 // a directory that were set aside or copied, or a snapshot. An empty from names the member's own
 // files. Errors name the file.
-func Survey(ctx context.Context, cfg Config, from string) (*Survivor, error) {
+func Survey(ctx context.Context, cfg zoocfg.Config, from string) (*Survivor, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
@@ -69,7 +71,7 @@ func Survey(ctx context.Context, cfg Config, from string) (*Survivor, error) {
 	return s, nil
 }
 
-func survey(ctx context.Context, cfg *Config, from string) (v *quorum.Survivor, err error) {
+func survey(ctx context.Context, cfg *zoocfg.Config, from string) (v *quorum.Survivor, err error) {
 	if from == "" {
 		err := withStopped(ctx, cfg, func(stores quorum.Stores) error {
 			v, err = quorum.Survey(stores)
@@ -89,10 +91,10 @@ func survey(ctx context.Context, cfg *Config, from string) (v *quorum.Survivor, 
 		return quorum.SurviveSnapshot(store)
 	}
 	logDir := from
-	if _, err := os.Stat(filepath.Join(from, logFile)); errors.Is(err, fs.ErrNotExist) {
-		logDir = filepath.Join(cfg.DataLogDir, filepath.Base(from)) // where setAside moves the log
+	if _, err := os.Stat(filepath.Join(from, datadir.LogFile)); errors.Is(err, fs.ErrNotExist) {
+		logDir = filepath.Join(cfg.DataLogDir, filepath.Base(from)) // as SetAside moves it
 	}
-	err = whateverKind(from, logDir, func(c *Config) error {
+	err = whateverKind(from, logDir, func(c *zoocfg.Config) error {
 		return withStopped(ctx, c, func(stores quorum.Stores) error {
 			v, err = quorum.Survey(stores)
 			return err
@@ -109,24 +111,24 @@ type Recovery struct {
 
 // Recover begins a new cluster, of which this member is the only voter at first, with the state of
 // a survivor (Survey). The member must not run. Its present files are set aside.
-func Recover(ctx context.Context, cfg Config, from *Survivor) (r Recovery, err error) {
+func Recover(ctx context.Context, cfg zoocfg.Config, from *Survivor) (r Recovery, err error) {
 	if err := cfg.Validate(); err != nil {
 		return r, err
 	}
 	cfg = cfg.WithDefaults()
-	if r.Aside, err = setAside(ctx, &cfg, time.Now()); err != nil {
+	if r.Aside, err = datadir.SetAside(ctx, &cfg, time.Now()); err != nil {
 		return r, err
 	}
-	dirs, err := lockDataDirs(ctx, &cfg)
+	dirs, err := datadir.Lock(ctx, &cfg)
 	if err != nil {
 		return r, err
 	}
-	defer dirs.close()
+	defer dirs.Close()
 	stores, err := quorum.OpenStores(cfg.DataDir, cfg.DataLogDir, cfg.LogStore)
 	if err != nil {
 		return r, fmt.Errorf("server: recover: %w", err)
 	}
-	member := quorum.Config{ID: quorum.MemberID(cfg.ID), Members: quorumMembers(&cfg), Stores: stores}
+	member := quorum.Config{ID: quorum.MemberID(cfg.ID), Members: cfg.QuorumMembers(), Stores: stores}
 	cluster, err := quorum.Recover(member, from.state)
 	if err := errors.Join(err, stores.Close()); err != nil {
 		return r, fmt.Errorf("server: recover: %w", err)
@@ -137,7 +139,7 @@ func Recover(ctx context.Context, cfg Config, from *Survivor) (r Recovery, err e
 
 // Rejoin sets the files of a member that does not run aside, so that a cluster which another member
 // has recovered takes it in. It returns where they are.
-func Rejoin(ctx context.Context, cfg Config) (moved []string, err error) {
+func Rejoin(ctx context.Context, cfg zoocfg.Config) (moved []string, err error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
@@ -145,5 +147,5 @@ func Rejoin(ctx context.Context, cfg Config) (moved []string, err error) {
 	if cfg.Standalone() {
 		return nil, cfg.Fault("server.N", "there are no server lines: this member stands alone, and there is no cluster to join")
 	}
-	return setAside(ctx, &cfg, time.Now())
+	return datadir.SetAside(ctx, &cfg, time.Now())
 }

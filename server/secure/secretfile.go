@@ -1,4 +1,4 @@
-package server
+package secure
 
 import (
 	"bytes"
@@ -23,12 +23,12 @@ const (
 	secretFileLook = 500 * time.Millisecond
 )
 
-// secretFile is the file of peer.secretFile: one secret in a line, or two, of which the first is
+// SecretFile is the file of peer.SecretFile: one secret in a line, or two, of which the first is
 // used and both are accepted. It is read again when it has changed.
-type secretFile struct {
+type SecretFile struct {
 	path     string
 	log      *loglimit.Limiter
-	failures atomic.Int64 // readings after the first one that failed
+	Failures atomic.Int64 // readings after the first one that failed
 
 	mu      sync.Mutex
 	looked  time.Time
@@ -47,18 +47,18 @@ func (s fileStamp) same(o fileStamp) bool {
 	return s.file != nil && o.file != nil && s.modified.Equal(o.modified) && s.size == o.size && os.SameFile(s.file, o.file)
 }
 
-// openSecretFile reads the file for the first time.
-func openSecretFile(path string, log *slog.Logger) (*secretFile, error) {
-	f := &secretFile{path: path, log: loglimit.New(log)}
+// OpenSecretFile reads the file for the first time.
+func OpenSecretFile(path string, log *slog.Logger) (*SecretFile, error) {
+	f := &SecretFile{path: path, log: loglimit.New(log)}
 	var err error
-	f.secrets, f.seen, err = readSecrets(path)
+	f.secrets, f.seen, err = ReadSecrets(path)
 	f.looked = time.Now()
 	return f, err
 }
 
-// current are the secrets of the file. As long as it cannot be read after a change, those that were
+// Current are the secrets of the file. As long as it cannot be read after a change, those that were
 // read before count.
-func (f *secretFile) current() [][]byte {
+func (f *SecretFile) Current() [][]byte {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if now := time.Now(); now.Sub(f.looked) < secretFileLook {
@@ -69,15 +69,15 @@ func (f *secretFile) current() [][]byte {
 	if info, err := os.Stat(f.path); err == nil && f.seen.same(stampOf(info)) {
 		return f.secrets
 	}
-	secrets, stamp, err := readSecrets(f.path)
+	secrets, stamp, err := ReadSecrets(f.path)
 	f.seen = stamp
 	if err != nil {
-		f.failures.Add(1)
-		f.log.Error("read", "peer.secretFile cannot be used; what it had before still counts", "file", f.path, "err", err)
+		f.Failures.Add(1)
+		f.log.Error("read", "peer.SecretFile cannot be used; what it had before still counts", "file", f.path, "err", err)
 		return f.secrets
 	}
 	if !sameSecrets(secrets, f.secrets) {
-		f.log.Warn(stamp.modified.String(), "peer.secretFile has changed", "file", f.path, "secrets", len(secrets))
+		f.log.Warn(stamp.modified.String(), "peer.SecretFile has changed", "file", f.path, "secrets", len(secrets))
 	}
 	f.secrets = secrets
 	return secrets
@@ -91,8 +91,8 @@ func stampOf(info os.FileInfo) fileStamp {
 	return fileStamp{modified: info.ModTime(), size: info.Size(), file: info}
 }
 
-// readSecrets reads the file. The stamp is valid also with an error. No error has a secret in it.
-func readSecrets(path string) (secrets [][]byte, stamp fileStamp, err error) {
+// ReadSecrets reads the file. The stamp is valid also with an error. No error has a secret in it.
+func ReadSecrets(path string) (secrets [][]byte, stamp fileStamp, err error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, stamp, withoutPath(err)

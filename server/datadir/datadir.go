@@ -1,11 +1,10 @@
-package server
+package datadir
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,31 +20,31 @@ import (
 // Files in the data directories. Package quorum has raft.db, raft.wal/ and snapshots/ there.
 const (
 	lockFile       = "lockkeeper.lock" // locked while a member runs; empty, and never removed
-	initializeFile = "initialize"      // see Config.MustHoldData
-	logFile        = "raft.db"
-	segmentsDir    = "raft.wal"
-	snapshotsDir   = "snapshots"
-	zooKeeperDir   = "version-2" // where ZooKeeper has its snapshots and logs
+	InitializeFile = "initialize"      // see Config.MustHoldData
+	LogFile        = "raft.db"
+	SegmentsDir    = "raft.wal"
+	SnapshotsDir   = "snapshots"
+	ZooKeeperDir   = "version-2" // where ZooKeeper has its snapshots and logs
 )
 
-// dataDirs are the data directories of a member that runs.
-type dataDirs struct {
+// Dirs are the data directories of a member that runs.
+type Dirs struct {
 	locks []*os.File
 }
 
-// openDataDirs creates the directories where that is allowed, and locks them against other
+// Open creates the directories where that is allowed, and locks them against other
 // processes.
-func openDataDirs(ctx context.Context, cfg *Config) (*dataDirs, error) {
-	d, err := lockDataDirs(ctx, cfg)
+func Open(ctx context.Context, cfg *zoocfg.Config) (*Dirs, error) {
+	d, err := Lock(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
 	if err := checkData(cfg); err != nil {
-		d.close()
+		d.Close()
 		return nil, err
 	}
 	if err := writeMyID(cfg); err != nil {
-		d.close()
+		d.Close()
 		return nil, err
 	}
 	return d, nil
@@ -53,7 +52,7 @@ func openDataDirs(ctx context.Context, cfg *Config) (*dataDirs, error) {
 
 // writeMyID writes the file myid of a member that got its number from the command line, so that the
 // commands that read its directory later know it, too.
-func writeMyID(cfg *Config) error {
+func writeMyID(cfg *zoocfg.Config) error {
 	if !cfg.WriteMyID {
 		return nil
 	}
@@ -69,12 +68,12 @@ func writeMyID(cfg *Config) error {
 	return nil
 }
 
-// lockDataDirs is openDataDirs without a look at the data.
-func lockDataDirs(ctx context.Context, cfg *Config) (_ *dataDirs, err error) {
-	d := &dataDirs{}
+// Lock is Open without a look at the data.
+func Lock(ctx context.Context, cfg *zoocfg.Config) (_ *Dirs, err error) {
+	d := &Dirs{}
 	defer func() {
 		if err != nil {
-			d.close()
+			d.Close()
 		}
 	}()
 	for _, dir := range []struct{ key, path string }{{"dataDir", cfg.DataDir}, {"dataLogDir", cfg.DataLogDir}} {
@@ -88,7 +87,7 @@ func lockDataDirs(ctx context.Context, cfg *Config) (_ *dataDirs, err error) {
 	return d, nil
 }
 
-func (d *dataDirs) open(ctx context.Context, cfg *Config, key, path string) error {
+func (d *Dirs) open(ctx context.Context, cfg *zoocfg.Config, key, path string) error {
 	fault := func(err error, format string, args ...any) error {
 		f := cfg.Fault(key, format, args...)
 		f.Err = err
@@ -97,7 +96,7 @@ func (d *dataDirs) open(ctx context.Context, cfg *Config, key, path string) erro
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) && cfg.MustExist {
 		return fault(err, "%s does not exist, and datadir.autocreate=false forbids to create it", path)
 	}
-	if err := makeDirs(path, quorum.SyncDir); err != nil {
+	if err := MakeAll(path, quorum.SyncDir); err != nil {
 		return fault(err, "cannot create the directory: %v", err)
 	}
 	name := filepath.Join(path, lockFile)
@@ -127,7 +126,7 @@ const (
 
 // awaitLock is lock, tried again for lockPatience, or until ctx ends, while another process has the
 // lock. The log says once that it waits.
-func awaitLock(ctx context.Context, f *os.File, cfg *Config) error {
+func awaitLock(ctx context.Context, f *os.File, cfg *zoocfg.Config) error {
 	deadline := time.Now().Add(lockPatience)
 	for waiting := false; ; waiting = true {
 		err := lock(f)
@@ -146,15 +145,15 @@ func awaitLock(ctx context.Context, f *os.File, cfg *Config) error {
 	}
 }
 
-// makeDirs creates a directory and the missing ones above it, and has sync make the entry of each
+// MakeAll creates a directory and the missing ones above it, and has sync make the entry of each
 // durable in its parent: otherwise a power cut could remove a log that has been fsynced. Only the
 // owner enters them: snapshots and logs have the passwords of sessions.
-func makeDirs(path string, sync func(dir string) error) error {
+func MakeAll(path string, sync func(dir string) error) error {
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 		return os.MkdirAll(path, 0o700) // which has the error for something that is no directory
 	}
 	parent := filepath.Dir(path)
-	if err := makeDirs(parent, sync); err != nil {
+	if err := MakeAll(parent, sync); err != nil {
 		return err
 	}
 	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -167,7 +166,7 @@ func makeDirs(path string, sync func(dir string) error) error {
 	return nil
 }
 
-func (d *dataDirs) close() {
+func (d *Dirs) Close() {
 	for _, f := range d.locks {
 		_ = f.Close() // releases the lock
 	}
@@ -176,21 +175,21 @@ func (d *dataDirs) close() {
 
 // checkData refuses directories that are empty although they must hold data, and those that hold
 // data of ZooKeeper.
-func checkData(cfg *Config) error {
-	log := filepath.Join(cfg.DataLogDir, logFile)
+func checkData(cfg *zoocfg.Config) error {
+	log := filepath.Join(cfg.DataLogDir, LogFile)
 	switch _, err := os.Stat(log); {
 	case err == nil:
 		return nil
 	case !errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("server: %w", err)
 	}
-	if err := checkLostLog(cfg); err != nil {
+	if err := CheckLostLog(cfg); err != nil {
 		return err
 	}
-	if hasAside(cfg) {
+	if HasAside(cfg) {
 		return nil // the member replaces a disk, and gets its data from the others
 	}
-	if err := checkZooKeeperData(cfg); err != nil {
+	if err := CheckZooKeeperData(cfg); err != nil {
 		return err
 	}
 	if cfg.Import {
@@ -201,7 +200,7 @@ func checkData(cfg *Config) error {
 	}
 	// As in ZooKeeper, a member that has lost its disk must not come back empty and vote as if it
 	// had never voted. The file of the operator allows one start.
-	init := filepath.Join(cfg.DataDir, initializeFile)
+	init := filepath.Join(cfg.DataDir, InitializeFile)
 	if err := os.Remove(init); err != nil {
 		f := cfg.Fault("db.autocreate", "is false, and %s does not exist: if this member is new, create the file %s",
 			log, init)
@@ -211,11 +210,31 @@ func checkData(cfg *Config) error {
 	return nil
 }
 
-// checkZooKeeperData refuses to start empty beside data of ZooKeeper, unless the configuration says
+// CheckLostLog refuses directories that have snapshots and no log: the votes of the member were in
+// the log, too.
+func CheckLostLog(cfg *zoocfg.Config) error {
+	log := filepath.Join(cfg.DataLogDir, LogFile)
+	if _, err := os.Stat(log); !errors.Is(err, fs.ErrNotExist) {
+		if err != nil {
+			return fmt.Errorf("server: %w", err)
+		}
+		return nil
+	}
+	if list, err := os.ReadDir(filepath.Join(cfg.DataDir, SnapshotsDir)); err == nil && len(list) > 0 {
+		f := cfg.Fault("dataLogDir",
+			"%s is missing although %s has snapshots: a member that has lost its log must not go on (was dataLogDir changed?)",
+			log, cfg.DataDir)
+		f.Err = quorum.ErrDamaged
+		return f
+	}
+	return nil
+}
+
+// CheckZooKeeperData refuses to start empty beside data of ZooKeeper, unless the configuration says
 // that it is to be ignored: an operator may expect to find that data again.
-func checkZooKeeperData(cfg *Config) error {
+func CheckZooKeeperData(cfg *zoocfg.Config) error {
 	for _, dir := range []struct{ key, path string }{{"dataDir", cfg.DataDir}, {"dataLogDir", cfg.DataLogDir}} {
-		found := filepath.Join(dir.path, zooKeeperDir)
+		found := filepath.Join(dir.path, ZooKeeperDir)
 		files, err := os.ReadDir(found)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
 			return fmt.Errorf("server: %w", err)
@@ -241,8 +260,8 @@ func isZooKeeperData(f fs.DirEntry) bool {
 	return strings.HasPrefix(f.Name(), "snapshot.") || strings.HasPrefix(f.Name(), "log.")
 }
 
-// sizeOf adds up the files below dir, in bytes. Files that cannot be read do not count.
-func sizeOf(dir string) (sizeBytes int64) {
+// Size adds up the files below dir, in bytes. Files that cannot be read do not count.
+func Size(dir string) (sizeBytes int64) {
 	_ = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
 		if err != nil {
 			return nil
@@ -255,98 +274,17 @@ func sizeOf(dir string) (sizeBytes int64) {
 	return sizeBytes
 }
 
-// ErrDiskFull is what Server.Err wraps when the member has stopped because its log has no room.
-// Nothing is lost: when AwaitRoom returns, the member can be started again.
-var ErrDiskFull = quorum.ErrDiskFull
-
-const (
-	// roomBytes is how much must be free before a member with a full disk starts again: many large
-	// entries.
-	roomBytes = 16 << 20
-	// roomFile is written to find out whether there is room: a quota shows only in a write.
-	roomFile      = "lockkeeper.room"
-	roomCheck     = time.Second
-	roomLogPeriod = time.Minute
-)
-
-// AwaitRoom waits until 16 MiB can be written where the log of cfg is, or ctx ends. It logs once a
-// minute what it waits for.
-func AwaitRoom(ctx context.Context, cfg Config) error {
-	cfg = cfg.WithDefaults()
-	from := time.Now()
-	ticker := time.NewTicker(roomCheck)
-	defer ticker.Stop()
-	var logged time.Time
-	for {
-		err := probeRoom(cfg.DataLogDir)
-		if err == nil {
-			cfg.Logger.Info("the disk has room again, this member starts",
-				"dir", cfg.DataLogDir, "waited", time.Since(from).Round(time.Second))
-			return nil
-		}
-		if time.Since(logged) >= roomLogPeriod {
-			logRoom(cfg.Logger, cfg.DataLogDir, err)
-			logged = time.Now()
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-ticker.C:
-		}
-	}
-}
-
-func logRoom(log *slog.Logger, dir string, err error) {
-	if quorum.IsStarved(err) {
-		log.Error("no file descriptor left (ulimit -n): this member has stopped, it acknowledges nothing and serves "+
-			"no clients until there is one, and then starts by itself", "err", err)
-		return
-	}
-	free, ok := freeBytes(dir)
-	args := []any{"dir", dir, "neededBytes", roomBytes, "err", err}
-	if ok {
-		args = append(args, "freeBytes", free)
-	}
-	log.Error("disk full: this member has stopped, it acknowledges nothing and serves no clients until there is "+
-		"room, and then starts by itself", args...)
-}
-
-var errNoRoom = errors.New("too little is free")
-
-// probeRoom returns nil if there is room. It leaves no file.
-func probeRoom(dir string) error {
-	if free, ok := freeBytes(dir); ok && free < roomBytes {
-		return errNoRoom
-	}
-	path := filepath.Join(dir, roomFile)
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
-	if err != nil {
-		return fmt.Errorf("server: look for room: %w", err)
-	}
-	block := make([]byte, 1<<20)
-	for n := 0; n < roomBytes && err == nil; n += len(block) {
-		_, err = f.Write(block)
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	if err := errors.Join(err, f.Close(), os.Remove(path)); err != nil {
-		return fmt.Errorf("server: look for room: %w", err)
-	}
-	return nil
-}
-
-// withAdvice adds what an operator can do about files that cannot be used.
-func (s *Server) withAdvice(err error) error {
+// Advice adds to err, of files that cannot be used, the steps that an operator takes.
+func Advice(cfg *zoocfg.Config, err error) error {
 	advice := ""
 	var fault zoocfg.Fault
 	switch {
 	case errors.As(err, &fault):
 		return err // it says what to do
-	case mayReplaceDisk(&s.cfg, err):
+	case MayReplaceDisk(cfg, err):
 		return fmt.Errorf("server: %w", err)
 	case errors.Is(err, quorum.ErrDamaged):
-		advice = s.rebuildAdvice()
+		advice = rebuildAdvice(cfg)
 	case errors.Is(err, quorum.ErrFormat):
 		advice = "Start the version of lockkeeper that wrote it, or a later one: a member can go back by one version " +
 			"(docs/cluster.md, \"Upgrading\")."
@@ -363,9 +301,9 @@ func (s *Server) withAdvice(err error) error {
 }
 
 // rebuildAdvice is how a member with damaged files comes back.
-func (s *Server) rebuildAdvice() string {
-	logs, snaps := s.logFiles(), filepath.Join(s.cfg.DataDir, snapshotsDir)
-	if s.cfg.Standalone() {
+func rebuildAdvice(cfg *zoocfg.Config) string {
+	logs, snaps := logFiles(cfg), filepath.Join(cfg.DataDir, SnapshotsDir)
+	if cfg.Standalone() {
 		return fmt.Sprintf("This member is alone, so nobody else has its data: put back a backup of %s and %s "+
 			"(docs/operations.md, \"Damaged files\").", strings.Join(logs, ", "), snaps)
 	}
@@ -375,13 +313,13 @@ cluster runs without it:
   2. move %s and %s away
   3. start this member; lockkeeper cluster add ITS-SERVER-LINE -servers ANOTHER-MEMBER
 (docs/operations.md, "Damaged files")`,
-		s.cfg.ID, s.cfg.ID, strings.Join(logs, ", "), snaps)
+		cfg.ID, cfg.ID, strings.Join(logs, ", "), snaps)
 }
 
 // logFiles are the files and directories of the log, with the term and the vote, that are there.
-func (s *Server) logFiles() []string {
-	names := []string{filepath.Join(s.cfg.DataLogDir, logFile)}
-	segments := filepath.Join(s.cfg.DataLogDir, segmentsDir)
+func logFiles(cfg *zoocfg.Config) []string {
+	names := []string{filepath.Join(cfg.DataLogDir, LogFile)}
+	segments := filepath.Join(cfg.DataLogDir, SegmentsDir)
 	if _, err := os.Stat(segments); err == nil {
 		names = append(names, segments)
 	}

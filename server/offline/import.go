@@ -1,4 +1,4 @@
-package server
+package offline
 
 import (
 	"context"
@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"lockkeeper/quorum"
+	"lockkeeper/server/datadir"
+	"lockkeeper/server/zoocfg"
 	"lockkeeper/wire"
 	"lockkeeper/zkdata"
 	"lockkeeper/znode"
@@ -31,17 +33,17 @@ type ImportOptions struct {
 // Import takes over the data of ZooKeeper in the directories of a member that has none of its own:
 // nodes with all fields of their Stat, and sessions with their ephemeral nodes. ZooKeeper's files
 // are only read. It can be repeated if it has not come to its end. Errors name the file.
-func Import(ctx context.Context, cfg Config, o ImportOptions) error {
+func Import(ctx context.Context, cfg zoocfg.Config, o ImportOptions) error {
 	if err := cfg.Validate(); err != nil {
 		return err
 	}
 	cfg = cfg.WithDefaults()
 	cfg.Import = true
-	dirs, err := openDataDirs(ctx, &cfg)
+	dirs, err := datadir.Open(ctx, &cfg)
 	if err != nil {
 		return err
 	}
-	defer dirs.close()
+	defer dirs.Close()
 	if stores, found, err := ownStores(&cfg); err != nil {
 		return err
 	} else if found {
@@ -52,8 +54,8 @@ func Import(ctx context.Context, cfg Config, o ImportOptions) error {
 
 // ownStores opens the stores of a member that has data; found is false if it has none, or half an
 // import.
-func ownStores(cfg *Config) (stores quorum.Stores, found bool, err error) {
-	if _, err := os.Stat(filepath.Join(cfg.DataLogDir, logFile)); err != nil {
+func ownStores(cfg *zoocfg.Config) (stores quorum.Stores, found bool, err error) {
+	if _, err := os.Stat(filepath.Join(cfg.DataLogDir, datadir.LogFile)); err != nil {
 		return stores, false, nil
 	}
 	if stores, err = quorum.OpenStores(cfg.DataDir, cfg.DataLogDir, cfg.LogStore); err == nil && stores.Importable() {
@@ -62,10 +64,10 @@ func ownStores(cfg *Config) (stores quorum.Stores, found bool, err error) {
 	return stores, err == nil, err
 }
 
-// openOrImport opens the stores of a member, after an import if that is wanted and it has no data.
+// OpenStores opens the stores of a member, after an import if that is wanted and it has no data.
 // The directories are locked.
-func openOrImport(ctx context.Context, cfg *Config) (quorum.Stores, error) {
-	if cfg.Import && !hasAside(cfg) {
+func OpenStores(ctx context.Context, cfg *zoocfg.Config) (quorum.Stores, error) {
+	if cfg.Import && !datadir.HasAside(cfg) {
 		if stores, found, err := ownStores(cfg); found || err != nil {
 			return stores, err
 		}
@@ -74,16 +76,16 @@ func openOrImport(ctx context.Context, cfg *Config) (quorum.Stores, error) {
 		}
 	}
 	stores, err := quorum.OpenStores(cfg.DataDir, cfg.DataLogDir, cfg.LogStore)
-	if err == nil && !cfg.Import && stores.Importable() && !hasAside(cfg) {
+	if err == nil && !cfg.Import && stores.Importable() && !datadir.HasAside(cfg) {
 		// Perhaps an import was killed early.
-		if err := checkZooKeeperData(cfg); err != nil {
+		if err := datadir.CheckZooKeeperData(cfg); err != nil {
 			return quorum.Stores{}, errors.Join(err, stores.Close())
 		}
 	}
 	return stores, err
 }
 
-func importZooKeeper(ctx context.Context, cfg *Config, o ImportOptions) error {
+func importZooKeeper(ctx context.Context, cfg *zoocfg.Config, o ImportOptions) error {
 	began := time.Now()
 	if err := checkStopped(ctx, cfg); err != nil {
 		return err
@@ -101,7 +103,7 @@ func importZooKeeper(ctx context.Context, cfg *Config, o ImportOptions) error {
 	if err != nil {
 		return err
 	}
-	member := quorum.Config{ID: quorum.MemberID(cfg.ID), Members: quorumMembers(cfg), Stores: stores}
+	member := quorum.Config{ID: quorum.MemberID(cfg.ID), Members: cfg.QuorumMembers(), Stores: stores}
 	err = quorum.Import(member, taken.origin, taken.store)
 	if err := errors.Join(err, stores.Close()); err != nil {
 		return err
@@ -124,7 +126,7 @@ type zooKeeperState struct {
 
 // readEnsemble reads the directories of a member, and the other ones, and returns the most recent
 // state.
-func readEnsemble(cfg *Config, o ImportOptions) (newest *zooKeeperState, err error) {
+func readEnsemble(cfg *zoocfg.Config, o ImportOptions) (newest *zooKeeperState, err error) {
 	for i, dir := range append([]string{cfg.DataDir}, o.Others...) {
 		logDir := cfg.DataLogDir
 		if i > 0 {
@@ -151,14 +153,14 @@ func readEnsemble(cfg *Config, o ImportOptions) (newest *zooKeeperState, err err
 }
 
 // readZooKeeper reads one directory; a member that has none of ZooKeeper's is told what to do.
-func readZooKeeper(cfg *Config, dir, logDir string, progress func(bytes, all int64)) (*zooKeeperState, error) {
+func readZooKeeper(cfg *zoocfg.Config, dir, logDir string, progress func(bytes, all int64)) (*zooKeeperState, error) {
 	files, err := zkdata.List(dir, logDir)
 	if err != nil {
 		return nil, fmt.Errorf("server: %w", err)
 	}
 	if files.Empty() {
 		return nil, cfg.Fault("dataDir", "there are no data of ZooKeeper in %s to import. Start this member without an import "+
-			"when a majority of the others serves: it gets their state", filepath.Join(dir, zooKeeperDir))
+			"when a majority of the others serves: it gets their state", filepath.Join(dir, datadir.ZooKeeperDir))
 	}
 	state, report, err := zkdata.Load(files, zkdata.Options{Extended: cfg.ExtendedTypes, NoTTL: cfg.Given("extendedTypesEnabled"), Progress: ofAll(files, progress),
 		Limits: zkdata.Limits{Nodes: max(cfg.Limits.Nodes, 0), DataBytes: max(int64(cfg.Limits.DataBytes), 0), Memory: int64(cfg.MaxMemory)}})
@@ -175,7 +177,7 @@ func readZooKeeper(cfg *Config, dir, logDir string, progress func(bytes, all int
 		cfg.Logger.Warn("import", "notice", notice)
 	}
 	if again, err := zkdata.List(dir, logDir); err != nil || !sameFiles(files, again) {
-		return nil, cfg.Fault("dataDir", "the files in %s have changed while they were read: stop ZooKeeper first", filepath.Join(dir, zooKeeperDir))
+		return nil, cfg.Fault("dataDir", "the files in %s have changed while they were read: stop ZooKeeper first", filepath.Join(dir, datadir.ZooKeeperDir))
 	}
 	store, err := state.Store(cfg.ExtendedTypes)
 	if err != nil {
@@ -215,7 +217,7 @@ func origin(files *zkdata.Files, zxid wire.Zxid) quorum.Origin {
 }
 
 // checkStopped refuses directories on which ZooKeeper runs: something answers at the client port.
-func checkStopped(ctx context.Context, cfg *Config) error {
+func checkStopped(ctx context.Context, cfg *zoocfg.Config) error {
 	dialer := net.Dialer{Timeout: busyPatience}
 	host, port, err := net.SplitHostPort(cfg.ClientAddr)
 	if err != nil || port == "0" {

@@ -1,12 +1,12 @@
 //go:build linux || darwin || freebsd
 
-package server
+package datadir
 
 import "syscall"
 
-// freeBytes is how much more a user that is not root may write on the disk of dir; false if that is
+// FreeBytes is how much more a user that is not root may write on the disk of dir; false if that is
 // not known.
-func freeBytes(dir string) (int64, bool) {
+func FreeBytes(dir string) (int64, bool) {
 	var st syscall.Statfs_t
 	if err := syscall.Statfs(dir, &st); err != nil {
 		return 0, false

@@ -1,4 +1,4 @@
-package server
+package offline
 
 import (
 	"cmp"
@@ -15,6 +15,8 @@ import (
 
 	"lockkeeper/locknode"
 	"lockkeeper/quorum"
+	"lockkeeper/server/datadir"
+	"lockkeeper/server/zoocfg"
 	"lockkeeper/wire"
 	"lockkeeper/zkdata"
 	"lockkeeper/znode"
@@ -100,16 +102,16 @@ type InspectedLock struct {
 // which may be compressed; 0 stands for maxMemory's default.
 func Inspect(ctx context.Context, path, logDir string, maxMemory int64, progress func(bytes, all int64)) (*Inspection, error) {
 	logDir = cmp.Or(logDir, path)
-	maxMemory = cmp.Or(maxMemory, int64(Config{}.WithDefaults().MaxMemory))
+	maxMemory = cmp.Or(maxMemory, int64(zoocfg.Config{}.WithDefaults().MaxMemory))
 	in := &Inspection{Path: path, limits: zkdata.Limits{Memory: maxMemory}, Epoch: -1, AcceptedEpoch: -1}
 	st, err := os.Stat(path)
 	switch {
 	case err != nil:
 	case !st.IsDir():
 		err = in.readFile()
-	case exists(filepath.Join(logDir, logFile)):
+	case datadir.Exists(filepath.Join(logDir, datadir.LogFile)):
 		err = in.readOurs(ctx, logDir)
-	case exists(filepath.Join(path, logFile)) || exists(filepath.Join(path, snapshotsDir)):
+	case datadir.Exists(filepath.Join(path, datadir.LogFile)) || datadir.Exists(filepath.Join(path, datadir.SnapshotsDir)):
 		err = fmt.Errorf("%s has a part of a member's data: name its zoo.cfg, which has dataDir and dataLogDir", path)
 	default:
 		err = in.readZooKeepers(logDir, progress)
@@ -119,11 +121,6 @@ func Inspect(ctx context.Context, path, logDir string, maxMemory int64, progress
 	}
 	in.count()
 	return in, nil
-}
-
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
 }
 
 // readFile reads a snapshot.
@@ -159,7 +156,7 @@ func (in *Inspection) readFile() error {
 
 func (in *Inspection) readOurs(ctx context.Context, logDir string) error {
 	in.Of, in.Import = "lockkeeper", "nothing: there are data of lockkeeper"
-	return whateverKind(in.Path, logDir, func(cfg *Config) error {
+	return whateverKind(in.Path, logDir, func(cfg *zoocfg.Config) error {
 		var term uint64
 		var err error
 		in.store, term, in.Notices, err = stoppedState(ctx, cfg)
@@ -169,9 +166,9 @@ func (in *Inspection) readOurs(ctx context.Context, logDir string) error {
 }
 
 // whateverKind does something with the kind of log that the directories have.
-func whateverKind(dir, logDir string, do func(cfg *Config) error) (err error) {
+func whateverKind(dir, logDir string, do func(cfg *zoocfg.Config) error) (err error) {
 	for _, kind := range []quorum.LogKind{quorum.LogWAL, quorum.LogBolt} {
-		cfg := Config{DataDir: dir, DataLogDir: logDir, LogStore: kind}.WithDefaults()
+		cfg := zoocfg.Config{DataDir: dir, DataLogDir: logDir, LogStore: kind}.WithDefaults()
 		if err = do(&cfg); !errors.Is(err, quorum.ErrLogKind) {
 			return err
 		}
@@ -181,7 +178,7 @@ func whateverKind(dir, logDir string, do func(cfg *Config) error) (err error) {
 
 func (in *Inspection) readZooKeepers(logDir string, progress func(bytes, all int64)) error {
 	parent := func(dir string) string {
-		if filepath.Base(dir) == zooKeeperDir {
+		if filepath.Base(dir) == datadir.ZooKeeperDir {
 			return filepath.Dir(dir)
 		}
 		return dir
@@ -191,7 +188,7 @@ func (in *Inspection) readZooKeepers(logDir string, progress func(bytes, all int
 		return err
 	}
 	if files.Empty() {
-		return fmt.Errorf("%s has no data of ZooKeeper (%s/snapshot.*, log.*) and none of lockkeeper (%s)", in.Path, zooKeeperDir, logFile)
+		return fmt.Errorf("%s has no data of ZooKeeper (%s/snapshot.*, log.*) and none of lockkeeper (%s)", in.Path, datadir.ZooKeeperDir, datadir.LogFile)
 	}
 	state, report, err := zkdata.Load(files, zkdata.Options{Extended: true, Progress: ofAll(files, progress), Limits: in.limits})
 	if err != nil {
@@ -361,7 +358,7 @@ func inspectTheirLog(path string, each func(line string) error) error {
 // inspectOurLog goes through the log in a directory. Commands that have no path of their own, those
 // of sessions for example, are named by what they are.
 func inspectOurLog(ctx context.Context, dir string, each func(line string) error) error {
-	return whateverKind(dir, dir, func(cfg *Config) error {
+	return whateverKind(dir, dir, func(cfg *zoocfg.Config) error {
 		return withStopped(ctx, cfg, func(stores quorum.Stores) error {
 			return quorum.EachEntry(stores, 1, func(index, term uint64, e *znode.Entry) error {
 				if e == nil {

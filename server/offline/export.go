@@ -1,4 +1,4 @@
-package server
+package offline
 
 import (
 	"context"
@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 
 	"lockkeeper/quorum"
+	"lockkeeper/server/datadir"
+	"lockkeeper/server/zoocfg"
 	"lockkeeper/wire"
 	"lockkeeper/zkdata"
 	"lockkeeper/znode"
@@ -28,7 +30,7 @@ type Exported struct {
 // Export writes the data of a member that does not run as ZooKeeper's files, into dir, which must
 // be empty or not be there. snapshot, unless empty, is a file of 'lockkeeper snapshot save' that is
 // written instead. It appears as a whole or not at all.
-func Export(ctx context.Context, cfg Config, snapshot, dir string) (e Exported, err error) {
+func Export(ctx context.Context, cfg zoocfg.Config, snapshot, dir string) (e Exported, err error) {
 	if err := cfg.Validate(); err != nil {
 		return e, err
 	}
@@ -78,7 +80,7 @@ func readSnapshot(name string) (*znode.Store, error) {
 
 // stoppedState is the last state of a member that does not run, the term of its last entry, and
 // what was put in order when its files were opened.
-func stoppedState(ctx context.Context, cfg *Config) (store *znode.Store, term uint64, repaired []string, err error) {
+func stoppedState(ctx context.Context, cfg *zoocfg.Config) (store *znode.Store, term uint64, repaired []string, err error) {
 	err = withStopped(ctx, cfg, func(stores quorum.Stores) error {
 		repaired = stores.Repaired
 		store, term, err = quorum.LastState(stores)
@@ -88,15 +90,15 @@ func stoppedState(ctx context.Context, cfg *Config) (store *znode.Store, term ui
 }
 
 // withStopped opens the stores of a member that does not run, as a start of it does.
-func withStopped(ctx context.Context, cfg *Config, do func(quorum.Stores) error) error {
-	if _, err := os.Stat(filepath.Join(cfg.DataLogDir, logFile)); err != nil {
+func withStopped(ctx context.Context, cfg *zoocfg.Config, do func(quorum.Stores) error) error {
+	if _, err := os.Stat(filepath.Join(cfg.DataLogDir, datadir.LogFile)); err != nil {
 		return cfg.Fault("dataDir", "there are no data of lockkeeper: %v", err)
 	}
-	dirs, err := openDataDirs(ctx, cfg)
+	dirs, err := datadir.Open(ctx, cfg)
 	if err != nil {
 		return err
 	}
-	defer dirs.close()
+	defer dirs.Close()
 	stores, err := quorum.OpenStores(cfg.DataDir, cfg.DataLogDir, cfg.LogStore)
 	if err != nil {
 		return err
@@ -107,7 +109,7 @@ func withStopped(ctx context.Context, cfg *Config, do func(quorum.Stores) error)
 // writeExport makes a directory of ZooKeeper, for its owner alone: the snapshot has the passwords
 // of sessions.
 func writeExport(dir string, state *zkdata.State, epoch uint64, id uint8) (err error) {
-	if err := makeDirs(filepath.Dir(dir), quorum.SyncDir); err != nil {
+	if err := datadir.MakeAll(filepath.Dir(dir), quorum.SyncDir); err != nil {
 		return err
 	}
 	tmp, err := os.MkdirTemp(filepath.Dir(dir), filepath.Base(dir)+".*.tmp")
@@ -119,7 +121,7 @@ func writeExport(dir string, state *zkdata.State, epoch uint64, id uint8) (err e
 			_ = os.RemoveAll(tmp)
 		}
 	}()
-	data := filepath.Join(tmp, zooKeeperDir)
+	data := filepath.Join(tmp, datadir.ZooKeeperDir)
 	if err := os.Mkdir(data, 0o700); err != nil {
 		return err
 	}
@@ -128,9 +130,9 @@ func writeExport(dir string, state *zkdata.State, epoch uint64, id uint8) (err e
 		name  string
 		write func(io.Writer) error
 	}{
-		{filepath.Join(zooKeeperDir, fmt.Sprintf("snapshot.%x", uint64(state.Zxid))), state.WriteSnapshot},
-		{filepath.Join(zooKeeperDir, "currentEpoch"), epochs},
-		{filepath.Join(zooKeeperDir, "acceptedEpoch"), epochs},
+		{filepath.Join(datadir.ZooKeeperDir, fmt.Sprintf("snapshot.%x", uint64(state.Zxid))), state.WriteSnapshot},
+		{filepath.Join(datadir.ZooKeeperDir, "currentEpoch"), epochs},
+		{filepath.Join(datadir.ZooKeeperDir, "acceptedEpoch"), epochs},
 		{"myid", func(w io.Writer) error { _, err := fmt.Fprintln(w, id); return err }},
 	} {
 		f, err := os.OpenFile(filepath.Join(tmp, file.name), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)

@@ -1,4 +1,4 @@
-package server
+package offline
 
 import (
 	"errors"
@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"lockkeeper/quorum"
+	"lockkeeper/server/datadir"
 	"lockkeeper/server/zoocfg"
 	"lockkeeper/zkdata"
 )
@@ -15,7 +16,7 @@ import (
 // CheckData reports what a start would make of the data directories of a Config: as notices what an
 // operator should know, and as Faults what would keep the member from starting. It changes nothing.
 // The log and the snapshots themselves are not read: a start does that, and 'lockkeeper inspect'.
-func CheckData(cfg Config) (notices []zoocfg.Notice, err error) {
+func CheckData(cfg zoocfg.Config) (notices []zoocfg.Notice, err error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, nil // CheckFiles says it
 	}
@@ -24,7 +25,7 @@ func CheckData(cfg Config) (notices []zoocfg.Notice, err error) {
 	note := func(format string, args ...any) {
 		notices = append(notices, cfg.Warning("dataDir", format, args...))
 	}
-	log := filepath.Join(cfg.DataLogDir, logFile)
+	log := filepath.Join(cfg.DataLogDir, datadir.LogFile)
 	switch _, err := os.Stat(log); {
 	case errors.Is(err, fs.ErrNotExist):
 		return checkEmptyData(&cfg)
@@ -33,7 +34,7 @@ func CheckData(cfg Config) (notices []zoocfg.Notice, err error) {
 	}
 	for _, dir := range []string{cfg.DataDir, cfg.DataLogDir} {
 		if files, err := zkdata.List(dir, dir); err == nil && !files.Empty() {
-			note("%s has data of ZooKeeper, which are not read: those of lockkeeper count", filepath.Join(dir, zooKeeperDir))
+			note("%s has data of ZooKeeper, which are not read: those of lockkeeper count", filepath.Join(dir, datadir.ZooKeeperDir))
 			break
 		}
 	}
@@ -43,7 +44,7 @@ func CheckData(cfg Config) (notices []zoocfg.Notice, err error) {
 		n := cfg.Warning("dataLogDir", "%s is in use by a process, and is not looked at", log)
 		n.Level = slog.LevelInfo
 		return append(notices, n), nil
-	case errors.Is(err, quorum.ErrDamaged) && mayReplaceDisk(&cfg, err):
+	case errors.Is(err, quorum.ErrDamaged) && datadir.MayReplaceDisk(&cfg, err):
 		note("%v: a start sets the files aside, and gets the data from the other members", err)
 		return notices, nil
 	case err != nil:
@@ -56,14 +57,14 @@ func CheckData(cfg Config) (notices []zoocfg.Notice, err error) {
 }
 
 // checkEmptyData is CheckData of directories without data of lockkeeper.
-func checkEmptyData(cfg *Config) (notices []zoocfg.Notice, err error) {
-	if cfg.MustHoldData && !cfg.Import && !hasAside(cfg) {
-		if init := filepath.Join(cfg.DataDir, initializeFile); !exists(init) {
+func checkEmptyData(cfg *zoocfg.Config) (notices []zoocfg.Notice, err error) {
+	if cfg.MustHoldData && !cfg.Import && !datadir.HasAside(cfg) {
+		if init := filepath.Join(cfg.DataDir, datadir.InitializeFile); !datadir.Exists(init) {
 			return nil, cfg.Fault("db.autocreate", "is false, and there are no data: if this member is new, create the file %s", init)
 		}
 	}
 	files, err := zkdata.List(cfg.DataDir, cfg.DataLogDir)
-	if err != nil || files.Empty() || hasAside(cfg) || cfg.IgnoreZooKeeperData {
+	if err != nil || files.Empty() || datadir.HasAside(cfg) || cfg.IgnoreZooKeeperData {
 		return nil, nil // CheckFiles says what is wrong
 	}
 	state, err := readZooKeeper(cfg, cfg.DataDir, cfg.DataLogDir, nil)
@@ -82,10 +83,10 @@ func checkEmptyData(cfg *Config) (notices []zoocfg.Notice, err error) {
 }
 
 // checkOwner compares whose a data directory is with the configuration.
-func checkOwner(cfg *Config, o quorum.Owner) (notices []zoocfg.Notice, err error) {
+func checkOwner(cfg *zoocfg.Config, o quorum.Owner) (notices []zoocfg.Notice, err error) {
 	id := quorum.MemberID(cfg.ID)
 	switch {
-	case o.Outdated != "" && !mayReplaceDisk(cfg, quorum.ErrOutdated):
+	case o.Outdated != "" && !datadir.MayReplaceDisk(cfg, quorum.ErrOutdated):
 		return nil, cfg.Fault("dataLogDir", "%s: outdated: %s", cfg.DataLogDir, o.Outdated)
 	case o.Outdated != "":
 		return []zoocfg.Notice{cfg.Warning("dataLogDir", "%s: outdated: %s. A start sets the files aside, and gets the data from the other members",

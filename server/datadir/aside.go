@@ -1,4 +1,4 @@
-package server
+package datadir
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"lockkeeper/quorum"
+	"lockkeeper/server/zoocfg"
 )
 
 // asidePrefix begins the name of a directory in a data directory that has the files of a disk that
@@ -19,31 +20,27 @@ import (
 // long as there is one, a member without data replaces a disk of a cluster, and begins none.
 const asidePrefix = "aside-"
 
-// mayReplaceDisk reports whether a member of a cluster that fails to start, or to go on, with err
+// MayReplaceDisk reports whether a member of a cluster that fails to start, or to go on, with err
 // sets its files aside and starts as one that has lost its disk: the others have the data.
-func mayReplaceDisk(cfg *Config, err error) bool {
+func MayReplaceDisk(cfg *zoocfg.Config, err error) bool {
 	return !cfg.KeepDisks && !cfg.Standalone() && cfg.Stores == nil &&
 		(errors.Is(err, quorum.ErrDamaged) || errors.Is(err, quorum.ErrOutdated))
 }
 
-// MayReplaceDisk reports whether a member that cannot go on with err may be started again: the
-// start sets its files aside, and the others have the data.
-func (s *Server) MayReplaceDisk(err error) bool { return mayReplaceDisk(&s.cfg, err) }
-
-// setAside moves the files of a member that does not run into directories beside them. The log with
+// SetAside moves the files of a member that does not run into directories beside them. The log with
 // the vote goes last: a start in between finds it, and refuses it without the rest.
-func setAside(ctx context.Context, cfg *Config, now time.Time) (moved []string, err error) {
-	dirs, err := lockDataDirs(ctx, cfg)
+func SetAside(ctx context.Context, cfg *zoocfg.Config, now time.Time) (moved []string, err error) {
+	dirs, err := Lock(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
-	defer dirs.close()
+	defer dirs.Close()
 	name := asidePrefix + now.UTC().Format("20060102T150405Z")
-	for n := 2; exists(filepath.Join(cfg.DataDir, name)) || exists(filepath.Join(cfg.DataLogDir, name)); n++ {
+	for n := 2; Exists(filepath.Join(cfg.DataDir, name)) || Exists(filepath.Join(cfg.DataLogDir, name)); n++ {
 		name = fmt.Sprintf("%s%s-%d", asidePrefix, now.UTC().Format("20060102T150405Z"), n)
 	}
 	for _, f := range []struct{ dir, file string }{
-		{cfg.DataDir, snapshotsDir}, {cfg.DataLogDir, segmentsDir}, {cfg.DataLogDir, logFile},
+		{cfg.DataDir, SnapshotsDir}, {cfg.DataLogDir, SegmentsDir}, {cfg.DataLogDir, LogFile},
 	} {
 		from, to := filepath.Join(f.dir, f.file), filepath.Join(f.dir, name, f.file)
 		if _, err := os.Lstat(from); errors.Is(err, fs.ErrNotExist) {
@@ -65,8 +62,8 @@ func setAside(ctx context.Context, cfg *Config, now time.Time) (moved []string, 
 	return moved, nil
 }
 
-// hasAside reports whether files have been set aside in the data directories of a member.
-func hasAside(cfg *Config) bool {
+// HasAside reports whether files have been set aside in the data directories of a member.
+func HasAside(cfg *zoocfg.Config) bool {
 	for _, dir := range []string{cfg.DataDir, cfg.DataLogDir} {
 		files, _ := os.ReadDir(dir) // of one that is missing nothing is there
 		if slices.ContainsFunc(files, func(f fs.DirEntry) bool { return strings.HasPrefix(f.Name(), asidePrefix) }) {
@@ -74,4 +71,10 @@ func hasAside(cfg *Config) bool {
 		}
 	}
 	return false
+}
+
+// Exists reports whether there is a file or a directory of that path.
+func Exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
