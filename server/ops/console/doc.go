@@ -1,6 +1,6 @@
 // Package console shows a member to people: its locks with their history, what is wrong with them,
-// its sessions, nodes and cluster, as JSON and as the page that reads it (server/ops/console/web). It
-// also acts for an operator. docs/api.md is what it answers.
+// its sessions, nodes and cluster, as JSON and as the page that reads it
+// (server/ops/console/web). It also acts for an operator. docs/api.md is what it answers.
 //
 // It sees the member through one interface, [Member], which package server implements.
 //
