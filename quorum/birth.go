@@ -12,6 +12,7 @@ import (
 
 	"lockkeeper/internal/mutant"
 	"lockkeeper/quorum/peer"
+	"lockkeeper/quorum/store"
 )
 
 // A cluster begins when all of its disks are known to be blank: a disk that does not answer may
@@ -139,7 +140,7 @@ func (r *Replica) queryBirth(ctx context.Context, since time.Time) birth {
 	switch {
 	case r.state() == peer.Used:
 	case b.cluster != 0 && b.foreign && r.brought != (peer.Imported{}) && !mutant.On(mutant.ImportJoins):
-		r.guard.stop(r.cfg.Stores.retire(fmt.Sprintf("cluster %v exists already, and does not count this disk, %v: "+
+		r.disk.Stop(r.cfg.Stores.Retire(fmt.Sprintf("cluster %v exists already, and does not count this disk, %v: "+
 			"its data count, not those that were imported here", b.cluster, own.Disk)))
 	case b.cluster != 0:
 		if late {
@@ -170,7 +171,7 @@ func (r *Replica) beget(ctx context.Context, servers []raft.Server) error {
 	configuration := raft.Configuration{Servers: servers}
 	if r.brought != (peer.Imported{}) {
 		state := r.Freeze()
-		err := r.cfg.Stores.writeSnapshot(configuration, index, term, state)
+		err := r.cfg.Stores.WriteSnapshot(configuration, index, term, state)
 		state.Release()
 		if err != nil {
 			return err
@@ -203,7 +204,7 @@ func (r *Replica) join(cluster peer.ClusterID) error {
 	default:
 		return fmt.Errorf("%w: this disk belongs to cluster %v, not to %v", errOtherCluster, known, cluster)
 	}
-	if err := r.cfg.Stores.setCluster(cluster); err != nil {
+	if err := r.cfg.Stores.SetNumber(store.Cluster, uint64(cluster)); err != nil {
 		r.log.Error("cannot record the cluster", "err", err)
 		return err
 	}

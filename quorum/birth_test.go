@@ -302,7 +302,7 @@ func TestDiskThatIsSetBack(t *testing.T) {
 			if err := <-ended; !errors.Is(err, ErrOutdated) || !strings.Contains(err.Error(), "without entries that it had acknowledged") {
 				t.Fatalf("new leader %v: %v", newLeader, err)
 			}
-			if !c.reps[i].guard.broken.Load() {
+			if !c.reps[i].disk.Broken() {
 				t.Error("it goes on to vote and to acknowledge entries")
 			}
 			c.wipe(i)

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"lockkeeper/quorum/store"
 	"lockkeeper/quorum/wal"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
@@ -33,7 +34,7 @@ func dirBytes(t *testing.T, dir string) (sizeBytes int64) {
 // it, and the snapshots; each with what bbolt, or the segments that are in use in part, and a write
 // in progress need besides.
 func TestDiskIsBounded(t *testing.T) {
-	for _, kind := range []LogKind{LogBolt, LogWAL} {
+	for _, kind := range []store.LogKind{store.LogBolt, store.LogWAL} {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
 			boundDisk(t, kind)
@@ -41,20 +42,20 @@ func TestDiskIsBounded(t *testing.T) {
 	}
 }
 
-func boundDisk(t *testing.T, kind LogKind) {
+func boundDisk(t *testing.T, kind store.LogKind) {
 	const (
 		logBytes   = 4 << 20
 		trailBytes = 1 << 20
 		stateBytes = 1 << 19 // of the largest node
 	)
 	growBytes := int64(wal.DefaultSegmentBytes)
-	if kind == LogBolt {
+	if kind == store.LogBolt {
 		growBytes = 16 << 20 // bbolt's
 	}
 	bound := 2*(logBytes+trailBytes) + 3*stateBytes + growBytes
 	written := 5 * bound / 2
 	dir := t.TempDir()
-	stores, err := OpenStores(dir, dir, kind)
+	stores, err := store.Open(dir, dir, kind)
 	if err != nil {
 		t.Fatal(err)
 	}

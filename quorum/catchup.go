@@ -178,7 +178,7 @@ func (r *Replica) hasApplied(index uint64) bool {
 	// The library has passed it on; commands may wait for their turn to be applied.
 	for i := index; i > applied; i-- {
 		var l raft.Log
-		switch err := r.backlog.GetLog(i, &l); {
+		switch err := r.disk.GetLog(i, &l); {
 		case errors.Is(err, raft.ErrLogNotFound):
 			return true // it is in a snapshot
 		case err != nil || l.Type == raft.LogCommand:

@@ -2,7 +2,6 @@ package quorum
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -14,6 +13,7 @@ import (
 
 	"lockkeeper/internal/simdisk"
 	"lockkeeper/quorum/peer"
+	"lockkeeper/quorum/store"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
@@ -550,7 +550,7 @@ func TestMembersOfAnotherClusterAreTurnedAway(t *testing.T) {
 		l := c.leader()
 		c.stop((l + 1) % 3)
 		i := (l + 1) % 3
-		if err := (&Stores{Stable: c.disks[i]}).setCluster(77); err != nil {
+		if err := (&store.Stores{Stable: c.disks[i]}).SetNumber(store.Cluster, 77); err != nil {
 			t.Fatal(err)
 		}
 		c.start(i)
@@ -690,12 +690,11 @@ func TestDiskFromTheBirthIsTakenInAgain(t *testing.T) {
 			c.start(i)
 		}
 		stores := simStores(t, c.disks[at])
-		id := binary.BigEndian.AppendUint64(nil, uint64(at+1))
-		id = binary.BigEndian.AppendUint64(id, uint64(peer.DiskOf(old)))
+		id := store.Identity{Owner: uint64(at + 1), Disk: uint64(peer.DiskOf(old))}
 		birth := &raft.Log{Index: 1, Term: 1, Type: raft.LogConfiguration,
 			Data: raft.EncodeConfiguration(raft.Configuration{Servers: servers})}
-		if err := errors.Join(stores.Stable.Set(identityKey, id), stores.setCluster(cluster),
-			stores.Stable.SetUint64(keyTerm, 1), stores.Log.StoreLogs([]*raft.Log{birth}), stores.Close()); err != nil {
+		if err := errors.Join(stores.SetIdentity(id), stores.SetNumber(store.Cluster, uint64(cluster)),
+			stores.SetNumber(store.Term, 1), stores.Log.StoreLogs([]*raft.Log{birth}), stores.Close()); err != nil {
 			t.Fatal(err)
 		}
 		c.start(at)

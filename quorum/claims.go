@@ -202,7 +202,7 @@ func (r *Replica) settledFrom() (term, index uint64, ok bool) {
 func (r *Replica) lastCommand(from uint64) (uint64, error) {
 	for i := r.raft.LastIndex(); i > from; i-- {
 		var l raft.Log
-		if err := r.backlog.GetLog(i, &l); errors.Is(err, raft.ErrLogNotFound) {
+		if err := r.disk.GetLog(i, &l); errors.Is(err, raft.ErrLogNotFound) {
 			return 0, nil // it is in a snapshot, and so applied
 		} else if err != nil {
 			return 0, fmt.Errorf("quorum: read log: %w", err)

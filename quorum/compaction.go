@@ -161,14 +161,11 @@ type SnapshotInfo struct {
 
 // Snapshot returns the newest snapshot, zero if there is none.
 func (r *Replica) Snapshot() (info SnapshotInfo, err error) {
-	list, err := r.cfg.Stores.Snapshots.List()
-	if err != nil {
-		return info, fmt.Errorf("quorum: list snapshots: %w", err)
+	newest, err := r.cfg.Stores.Newest()
+	if err == nil && newest != nil {
+		info = SnapshotInfo{Index: newest.Index, Bytes: newest.Size}
 	}
-	if len(list) > 0 {
-		info = SnapshotInfo{Index: list[0].Index, Bytes: list[0].Size}
-	}
-	return info, nil
+	return info, err
 }
 
 // TakeSnapshot writes a snapshot now, and compacts the log. If nothing has been applied since the

@@ -8,6 +8,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"lockkeeper/internal/rafttest"
+	"lockkeeper/quorum/store"
 	"lockkeeper/znode"
 )
 
@@ -87,48 +88,6 @@ func testSnapshotInAConflictingLog(t *testing.T, c *cluster, own uint64, crash b
 	c.agree()
 }
 
-// When the power fails between the installation of a snapshot and the removal of what it
-// contradicts, the log is discarded at the start, and takes the entries behind the snapshot.
-func TestConflictingLogIsDiscardedAtTheStart(t *testing.T) {
-	for _, kind := range []LogKind{LogWAL, LogBolt} {
-		for _, c := range []struct{ last, term, left uint64 }{{5, 3, 0}, {10, 3, 0}, {10, 2, 10}, {4, 3, 4}} {
-			dir := t.TempDir()
-			s, err := OpenStores(dir, dir, kind)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for i := range c.last {
-				if err := s.Log.StoreLog(&raft.Log{Index: i + 1, Term: 2, Type: raft.LogNoop}); err != nil {
-					t.Fatal(err)
-				}
-			}
-			sink, err := s.Snapshots.Create(raft.SnapshotVersionMax, 5, c.term, raft.Configuration{}, 1, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := znode.New().Snapshot().WriteTo(sink); err != nil {
-				t.Fatal(err)
-			}
-			if err := sink.Close(); err != nil {
-				t.Fatal(err)
-			}
-			r := &Replica{cfg: Config{Stores: s}, log: testLogger()}
-			if err := r.discardConflict(); err != nil {
-				t.Errorf("%v, %+v: %v", kind, c, err)
-			}
-			if _, last, err := logBounds(s.Log); err != nil || last != c.left {
-				t.Errorf("%v, %+v: the log ends at %d: %v", kind, c, last, err)
-			}
-			if next := max(5, c.left) + 1; s.Log.StoreLog(&raft.Log{Index: next, Term: 3, Type: raft.LogNoop}) != nil {
-				t.Errorf("%v, %+v: the log takes no entry %d", kind, c, next)
-			}
-			if err := s.Close(); err != nil {
-				t.Error(err)
-			}
-		}
-	}
-}
-
 // A follower that has got a snapshot, and entries behind it, takes the first of those again: the
 // leader does not know that they have arrived.
 func TestEntriesBehindASnapshotAreSentAgain(t *testing.T) {
@@ -152,7 +111,7 @@ func TestEntriesBehindASnapshotAreSentAgain(t *testing.T) {
 			t.Fatal("the follower was sent no snapshot", err)
 		}
 		end := list[0]
-		if first, _, err := logBounds(c.reps[f].backlog); err != nil || first != end.Index+1 {
+		if first, _, err := store.Bounds(c.reps[f].disk.Log()); err != nil || first != end.Index+1 {
 			t.Fatalf("the log begins with %d behind a snapshot that ends with %d: %v", first, end.Index, err)
 		}
 		leader := c.impostor(hostName(l), MemberID(l+1))

@@ -12,7 +12,6 @@
 //	compaction.go   when a snapshot is due, and how much of the log stays behind it
 //	control.go      follows changes of the leader: starts and stops what a leader or a follower needs
 //	lease.go        the lease stream, and leases of this member's sessions
-//	conflict.go     a snapshot from the leader that contradicts the log
 //	claims.go       the claims stream: does a session exist that this member does not know?
 //	catchup.go      has this member applied what leaders have sent it?
 //	stop.go         the stop stream: may a member stop now?
@@ -21,8 +20,8 @@
 //	birth.go        the first start; query.go: what members without a leader ask each other
 //	newcomers.go    disks that are to replace others
 //	members.go      who the members are; change.go makes raft count them
-//	stores.go       the files of a member; snapshots.go, logstore.go, boltfile.go
-//	peer, wal       the port between members; the write-ahead log
+//	disk.go         what the stores tell the replica; peek.go: whose a log directory is
+//	store, peer     the disk of a member; the port between members
 //
 // # A command, step by step
 //
@@ -34,7 +33,7 @@
 //  3. The leader's batcher puts the commands that wait into one entry and proposes it to raft
 //     (linger).
 //  4. raft writes it on a majority of the voters, on the leader and the followers at the same time
-//     (backlog), and commits it; package peer sends followers the commit index at once, over the
+//     (package store, backlog), and commits it; package peer sends followers the commit index at once, over the
 //     stream that has brought the entry. With two or three voters it need not wait for the commit
 //     (early commit, peer.Transport).
 //  5. Every member applies it (fsm) and tells its Listener. The member that proposed it recognises
@@ -69,7 +68,7 @@
 //	electTarget   Replica    the answer of the voter that is    with raft
 //	                         to lead
 //	completeLoop  batcher    entries in flight                  Close
-//	flushLoop     backlog    a leader's entries to write        Close
+//	flushLoop     store      a leader's entries to write        Close
 //
 // Package peer has those of the streams between members.
 //
@@ -79,6 +78,6 @@
 // # Locks
 //
 // Order: Replica.mu (the state), then the locks of the Listener, then outbox.mu. stateMu,
-// batcher.mu, backlog.mu and the locks of package peer are leaves: nothing is locked and nobody is
+// batcher.mu and the locks of packages store and peer are leaves: nothing is locked and nobody is
 // called under them, except that the batcher gives raft its entries.
 package quorum

@@ -1,47 +1,44 @@
 package quorum
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/hashicorp/raft"
 
+	"lockkeeper/quorum/store"
 	"lockkeeper/znode"
 )
 
 // LastState is the state after the last entry of the log of a member that does not run, and that
 // entry's term. Entries at the end of the log may not be committed, as in ZooKeeper's logs: of
 // several members the one with the greatest term and zxid has all that was acknowledged.
-func LastState(s Stores) (store *znode.Store, term uint64, err error) {
-	if err := s.checkImport(); err != nil {
+func LastState(s store.Stores) (state *znode.Store, term uint64, err error) {
+	if err := checkImport(&s); err != nil {
 		return nil, 0, err
 	}
-	if store, _, err = loadSnapshot(s.Snapshots); err != nil {
+	if state, _, err = loadSnapshot(&s); err != nil {
 		return nil, 0, err
-	}
-	list, err := s.Snapshots.List()
-	if err != nil {
-		return nil, 0, fmt.Errorf("quorum: list snapshots: %w", err)
 	}
 	from := uint64(0)
-	if len(list) > 0 {
-		from, term = list[0].Index, list[0].Term
+	if newest, err := s.Newest(); err != nil {
+		return nil, 0, err
+	} else if newest != nil {
+		from, term = newest.Index, newest.Term
 	}
 	err = EachEntry(s, from+1, func(_, of uint64, entry *znode.Entry) error {
 		if term = of; entry != nil {
-			store.Apply(term, entry, func(*znode.Command, *znode.Result) {})
+			state.Apply(term, entry, func(*znode.Command, *znode.Result) {})
 		}
 		return nil
 	})
-	return store, term, err
+	return state, term, err
 }
 
 // EachEntry calls each with the entries of a member's log, in order, from an index on. Those that
 // are Raft's own have no znode.Entry.
-func EachEntry(s Stores, from uint64, each func(index, term uint64, entry *znode.Entry) error) error {
-	first, err := s.Log.FirstIndex()
-	last, errLast := s.Log.LastIndex()
-	if err := errors.Join(err, errLast); err != nil {
+func EachEntry(s store.Stores, from uint64, each func(index, term uint64, entry *znode.Entry) error) error {
+	first, last, err := store.Bounds(s.Log)
+	if err != nil {
 		return fmt.Errorf("quorum: read log: %w", err)
 	}
 	for i := max(from, first); i <= last && last > 0; i++ {

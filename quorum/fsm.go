@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"lockkeeper/internal/mutant"
+	"lockkeeper/quorum/store"
 	"lockkeeper/znode"
 )
 
@@ -30,8 +31,8 @@ func (f fsm) Apply(l *raft.Log) any {
 // takes long.
 func (f fsm) ApplyBatch(logs []*raft.Log) []any {
 	// A deposed leader may still write the entries that its successor has committed.
-	if last := logs[len(logs)-1]; f.backlog.lacks(last.Index) {
-		if err := f.backlog.flushed(last.Index); err != nil {
+	if last := logs[len(logs)-1]; f.disk.Lacks(last.Index) {
+		if err := f.disk.Flushed(last.Index); err != nil {
 			f.poison(fmt.Errorf("quorum: %s: entry %d of term %d is to be applied, and is not on the disk: %w", f.cfg.Stores.LogName, last.Index, last.Term, err))
 			return make([]any, len(logs))
 		}
@@ -76,15 +77,16 @@ func (f fsm) ApplyBatch(logs []*raft.Log) []any {
 // without a leader (read-only mode) must not go back in time by that. What raft applies a second
 // time is skipped.
 //
-// The entries behind that one are decoded only. Errors: ErrFormat, ErrDamaged; they name the log.
+// The entries behind that one are decoded only. Errors: store.ErrFormat, store.ErrDamaged; they
+// name the log.
 func (r *Replica) applyCommitted() error {
-	list, err := r.cfg.Stores.Snapshots.List()
+	newest, err := r.cfg.Stores.Newest()
 	if err != nil {
-		return fmt.Errorf("quorum: list snapshots: %w", err)
+		return err
 	}
 	from := uint64(0)
-	if len(list) > 0 {
-		from = list[0].Index
+	if newest != nil {
+		from = newest.Index
 	}
 	last, err := r.cfg.Stores.Log.LastIndex()
 	if err != nil {
@@ -163,39 +165,44 @@ func (f fsm) Snapshot() (raft.FSMSnapshot, error) {
 // longer in the leader's log.
 func (f fsm) Restore(rc io.ReadCloser) error {
 	defer rc.Close()
-	store, err := znode.Restore(rc)
+	state, err := znode.Restore(rc)
 	if err != nil {
 		return fmt.Errorf("quorum: restore snapshot from the leader: %w", err)
 	}
-	if of, own := store.Cluster(), f.roster.Cluster(); of != 0 && of != own && !mutant.On(mutant.ClustersMix) {
+	if of, own := state.Cluster(), f.roster.Cluster(); of != 0 && of != own && !mutant.On(mutant.ClustersMix) {
 		err := fmt.Errorf("%w: a snapshot of cluster %v was sent to this member of cluster %v", errOtherCluster, of, own)
 		f.poison(err)
 		return err
 	}
 	if f.imported && f.appliedIndex == 0 {
-		if err := SameHistory(f.store, store); err != nil {
+		if err := SameHistory(f.store, state); err != nil {
 			err = fmt.Errorf("%w (%w)", errForeign, err)
-			f.poison(errors.Join(err, f.guard.SetUint64(importKey, importForeign)))
+			f.poison(errors.Join(err, f.disk.Stable().SetUint64([]byte(store.Import), importForeign)))
 			return err
 		}
 	}
-	if err := f.removeConflict(); err != nil {
+	c, err := f.disk.RemoveConflict()
+	if err != nil {
 		return err
+	}
+	if c != nil {
+		f.log.Warn("entries that were never committed are removed: the leader's snapshot contradicts them",
+			"first", c.First, "last", c.Last, "term", c.Term)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.useStore(store)
-	if end := f.reads.end.Load(); end != nil {
-		f.appliedIndex = end.index
+	f.useStore(state)
+	if end, ok := f.disk.SnapshotEnd(); ok {
+		f.appliedIndex = end
 	}
-	f.clock.set(store.ClockMs())
+	f.clock.set(state.ClockMs())
 	f.imported = false
 	f.replayedIndex.Store(0)
 	f.compaction.restart(f.store.Counts().DataSizeBytes)
-	f.newest = savedSnapshot{store.Zxid(), f.cfg.Now()}
-	f.cfg.Listener.Restored(store)
+	f.newest = savedSnapshot{state.Zxid(), f.cfg.Now()}
+	f.cfg.Listener.Restored(state)
 	f.membersMayDiffer()
-	f.log.Info("state replaced by a snapshot from the leader", "zxid", store.Zxid())
+	f.log.Info("state replaced by a snapshot from the leader", "zxid", state.Zxid())
 	return nil
 }
 

@@ -2,7 +2,6 @@ package quorum
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"lockkeeper/quorum/peer"
+	"lockkeeper/quorum/store"
 )
 
 // A member that stood alone becomes the first one of a cluster when it is started with server
@@ -93,15 +93,15 @@ func (r *Replica) grow() error {
 	if err := f.Error(); err != nil {
 		return err
 	}
-	return r.cfg.Stores.recordStanding(r.servers())
+	return recordStanding(&r.cfg.Stores, r.servers())
 }
 
 // renumber makes stores of a member that stood alone those of member id: a member alone needs no
 // number. The log names its only voter by number and disk, so a configuration with the new name is
 // added; it is committed, as the disk is the only one that counts. It changes no other stores.
-func (s *Stores) renumber(id MemberID) error {
-	identity, err := s.Stable.Get(identityKey)
-	if err != nil || len(identity) != 16 || binary.BigEndian.Uint64(identity) == uint64(id) {
+func renumber(s *store.Stores, id MemberID) error {
+	identity, err := s.Identity()
+	if err != nil || identity.Disk == 0 || identity.Owner == uint64(id) {
 		return nil // claim says what is wrong, if anything is
 	}
 	v, err := Survey(*s)
@@ -113,9 +113,5 @@ func (s *Stores) renumber(id MemberID) error {
 	if err := s.Log.StoreLog(entry); err != nil {
 		return fmt.Errorf("quorum: write log: %w", err)
 	}
-	binary.BigEndian.PutUint64(identity, uint64(id))
-	if err := s.Stable.Set(identityKey, identity); err != nil {
-		return fmt.Errorf("quorum: write identity of %s: %w", s.stableName(), err)
-	}
-	return nil
+	return s.SetIdentity(store.Identity{Owner: uint64(id), Disk: identity.Disk})
 }

@@ -1,13 +1,13 @@
 package quorum
 
 import (
-	"encoding/binary"
 	"log/slog"
 	"strings"
 	"testing"
 	"time"
 
 	"lockkeeper/quorum/peer"
+	"lockkeeper/quorum/store"
 )
 
 // alone stops all members, empties their disks, and has member i+1 stand alone until it has n
@@ -23,8 +23,8 @@ func (c *cluster) alone(i, n int) {
 	files, change := c.files[i], c.change
 	c.files[i] = []Member{{ID: 1}}
 	c.change = func(cfg *Config) { cfg.ID = 1 }
-	identity := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, 1), uint64(5000+i))
-	if err := c.disks[i].Set(identityKey, identity); err != nil {
+	stores := store.Stores{Stable: c.disks[i]}
+	if err := stores.SetIdentity(store.Identity{Owner: 1, Disk: uint64(5000 + i)}); err != nil {
 		c.t.Fatal(err)
 	}
 	c.start(i)

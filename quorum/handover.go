@@ -9,6 +9,7 @@ import (
 
 	"lockkeeper/internal/mutant"
 	"lockkeeper/quorum/peer"
+	"lockkeeper/quorum/store"
 )
 
 // A leader with a disk that hangs keeps its followers: heartbeats do not wait for the disk. Its
@@ -44,15 +45,15 @@ func (r *Replica) diskLoop(ctx context.Context) {
 			return
 		case <-step.C:
 		}
-		w := r.guard.writing.Load()
+		w := r.disk.Writing()
 		if w == nil {
 			last = NoMember
 			continue
 		}
-		took := time.Since(w.since)
+		took := time.Since(w.Since)
 		if limit := r.cfg.SlowFsync; limit > 0 && took >= max(limit, r.cfg.heartbeatTimeout()) {
 			r.trouble.Warn("hang", "the disk of the log hangs: a write to it has not returned, and this member stores nothing "+
-				"until it does", "for", took.Round(time.Millisecond), "index", w.last)
+				"until it does", "for", took.Round(time.Millisecond), "index", w.Last)
 		}
 		if took >= r.handOverWait() {
 			last = r.handOver(w, last)
@@ -75,12 +76,12 @@ func (r *Replica) handOverWait() time.Duration {
 
 // handOver has another voter elected, if this member leads and the cluster waits for this write
 // alone. It returns the voter that it has tried; if it tries none, last.
-func (r *Replica) handOver(w *logWrite, last MemberID) MemberID {
+func (r *Replica) handOver(w *store.Write, last MemberID) MemberID {
 	leader, epoch := r.leaderEpoch()
 	if leader != r.cfg.ID || mutant.On(mutant.HangingLeaderStays) {
 		return last
 	}
-	target, ok := r.promptVoter(w.last, last)
+	target, ok := r.promptVoter(w.Last, last)
 	if !ok || !r.transferring.CompareAndSwap(false, true) {
 		return last
 	}
@@ -88,7 +89,7 @@ func (r *Replica) handOver(w *logWrite, last MemberID) MemberID {
 	to := peer.IDOf(target.ID)
 	r.measures.HandOvers.Add(1)
 	r.log.Warn("the disk of this leader hangs, and the other voters wait for it alone: handing the leadership over",
-		"to", to, "hangs", time.Since(w.since).Round(time.Millisecond), "index", w.last)
+		"to", to, "hangs", time.Since(w.Since).Round(time.Millisecond), "index", w.Last)
 	r.leaderMoves(fmt.Sprintf("a write to the log of this member did not return, and it handed the leadership to member %d", to))
 	ctx, cancel := context.WithTimeout(epoch, r.peerTimeout())
 	defer cancel()

@@ -1,7 +1,6 @@
 package quorum
 
 import (
-	"encoding/binary"
 	"fmt"
 	"io"
 	"log/slog"
@@ -16,6 +15,7 @@ import (
 	"lockkeeper/internal/simdisk"
 	"lockkeeper/internal/simnet"
 	"lockkeeper/quorum/peer"
+	"lockkeeper/quorum/store"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
@@ -171,7 +171,7 @@ func (c *cluster) start(i int) {
 	if cfg.ConfigText == "" && len(cfg.Members) > 1 {
 		cfg.ConfigText = configText(cfg.Members)
 	}
-	c.giveIdentity(i, cfg.Stores.Stable)
+	c.giveIdentity(i, &cfg.Stores)
 	r, err := Open(cfg)
 	if err != nil {
 		c.t.Fatal(err)
@@ -193,23 +193,21 @@ func serverOf(i int) raft.ServerID { return peer.ServerID(MemberID(i+1), peer.Di
 
 // giveIdentity has blank stores of member i get a disk id that tests know: its number for the first
 // disk, and another one for each that follows.
-func (c *cluster) giveIdentity(i int, stable Stable) {
+func (c *cluster) giveIdentity(i int, s *store.Stores) {
 	c.t.Helper()
-	if _, err := stable.Get(identityKey); err == nil {
+	if id, err := s.Identity(); err != nil || id.Disk != 0 {
 		return
 	}
 	c.blank[i]++
-	id := binary.BigEndian.AppendUint64(nil, uint64(i+1))
-	id = binary.BigEndian.AppendUint64(id, uint64(i+1+1000*(c.blank[i]-1)))
-	if err := stable.Set(identityKey, id); err != nil {
+	if err := s.SetIdentity(store.Identity{Owner: uint64(i + 1), Disk: uint64(i + 1 + 1000*(c.blank[i]-1))}); err != nil {
 		c.t.Fatal(err)
 	}
 }
 
 // simStores are the stores of a member on a simulated disk.
-func simStores(t *testing.T, d *simdisk.Disk) Stores {
+func simStores(t *testing.T, d *simdisk.Disk) store.Stores {
 	t.Helper()
-	s, err := OpenStoresOn(d.Files(), 64<<10, d, d)
+	s, err := store.OpenOn(d.Files(), 64<<10, d, d)
 	if err != nil {
 		t.Fatal(err)
 	}

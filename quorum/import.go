@@ -3,13 +3,13 @@ package quorum
 import (
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
 	"github.com/hashicorp/raft"
 
 	"lockkeeper/quorum/peer"
+	"lockkeeper/quorum/store"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
@@ -27,13 +27,7 @@ type Origin struct {
 // ErrNotEmpty says that there is no place for an import: the member has data already.
 var ErrNotEmpty = errors.New("there are data already")
 
-// What the stable store keeps of an import: how far it has come, and the index that it began with.
-var (
-	importKey      = []byte("lockkeeper/import")
-	importIndexKey = []byte("lockkeeper/importIndex")
-)
-
-// The values of importKey.
+// The values of store.Import.
 const (
 	importComplete = iota // or there was none
 	importBegun
@@ -44,12 +38,12 @@ const (
 // voter may bring one. The founder of the cluster is a voter with the greatest Origin (judgeBirth),
 // and the others get the state from it. The ID, Members and Stores of cfg are those that Open will
 // get. An import that does not come to an end can be repeated; Open refuses to start before.
-func Import(cfg Config, from Origin, store *znode.Store) error {
+func Import(cfg Config, from Origin, state *znode.Store) error {
 	s := &cfg.Stores
-	if err := s.isEmpty(); err != nil {
+	if err := isEmpty(s); err != nil {
 		return err
 	}
-	disk, err := s.claim(cfg.ID)
+	disk, err := claim(s, cfg.ID)
 	if err != nil {
 		return err
 	}
@@ -58,33 +52,32 @@ func Import(cfg Config, from Origin, store *znode.Store) error {
 	if cfg.alone() {
 		members = aloneConfiguration(peer.ServerID(cfg.ID, disk))
 	}
-	if err := s.Stable.SetUint64(importKey, importBegun); err != nil {
-		return fmt.Errorf("quorum: import: %w", err)
-	}
-	snap := store.Snapshot()
+	snap := state.Snapshot()
 	defer snap.Release()
-	if err := s.writeSnapshot(members, from.Index, from.StateTerm, snap); err != nil {
-		return fmt.Errorf("quorum: import: %w", err)
-	}
-	for _, v := range []struct {
-		key   []byte
-		value uint64
-	}{{keyTerm, max(from.Term, from.StateTerm)}, {importIndexKey, max(from.Index, 1)}, {importKey, importComplete}} {
-		if err := s.Stable.SetUint64(v.key, v.value); err != nil {
-			return fmt.Errorf("quorum: import: %w", err)
+	return inSteps("import",
+		func() error { return s.SetNumber(store.Import, importBegun) },
+		func() error { return s.WriteSnapshot(members, from.Index, from.StateTerm, snap) },
+		func() error { return s.SetNumber(store.Term, max(from.Term, from.StateTerm)) },
+		func() error { return s.SetNumber(store.ImportIndex, max(from.Index, 1)) },
+		func() error { return s.SetNumber(store.Import, importComplete) },
+	)
+}
+
+// inSteps takes steps in order, up to the first that fails.
+func inSteps(what string, steps ...func() error) error {
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return fmt.Errorf("quorum: %s: %w", what, err)
 		}
 	}
 	return nil
 }
 
 // isEmpty is ErrNotEmpty if the stores hold anything but an import that was not completed.
-func (s *Stores) isEmpty() error {
-	importing, err := storedNumber(s.Stable, importKey)
-	if err != nil {
-		return fmt.Errorf("quorum: %s: %w", s.stableName(), err)
-	}
-	if importing == importBegun {
-		return nil
+func isEmpty(s *store.Stores) error {
+	importing, err := s.Number(store.Import)
+	if err != nil || importing == importBegun {
+		return err
 	}
 	used, err := raft.HasExistingState(s.Log, s.Stable, s.Snapshots)
 	if err != nil {
@@ -96,33 +89,23 @@ func (s *Stores) isEmpty() error {
 	return nil
 }
 
-// writeSnapshot writes a state as the snapshot of that index and term.
-func (s *Stores) writeSnapshot(members raft.Configuration, index, term uint64, state io.WriterTo) error {
-	// The library also writes the members in an old format, which asks the transport for names.
-	_, transport := raft.NewInmemTransport(peer.AloneAddr)
-	sink, err := s.Snapshots.Create(raft.SnapshotVersionMax, index, term, members, 1, transport)
-	if err != nil {
-		return err
-	}
-	if _, err := state.WriteTo(sink); err != nil {
-		return errors.Join(err, sink.Cancel())
-	}
-	return sink.Close()
-}
+// Importable reports whether the stores hold nothing, or an import that was not completed.
+func Importable(s *store.Stores) bool { return isEmpty(s) == nil }
 
 // checkImport is an error if an import has begun and not come to its end, or the cluster has the
 // data of another ensemble.
-func (s *Stores) checkImport() error {
-	state, err := storedNumber(s.Stable, importKey)
+func checkImport(s *store.Stores) error {
+	state, err := s.Number(store.Import)
 	switch {
 	case err != nil:
+		return err
 	case state == importBegun:
 		err = errors.New("an import has not been completed: run it again")
 	case state == importForeign:
 		err = errForeign
 	}
 	if err != nil {
-		return fmt.Errorf("quorum: %s: %w", s.stableName(), err)
+		return fmt.Errorf("quorum: %s: %w", s.StableName, err)
 	}
 	return nil
 }
@@ -133,16 +116,16 @@ var errForeign = errors.New("the data that were imported here are not of the ens
 
 // importedSnapshot is the newest snapshot if the state that the member starts with is just what was
 // imported; nil if not.
-func (s *Stores) importedSnapshot() (*raft.SnapshotMeta, error) {
-	imported, err := storedNumber(s.Stable, importIndexKey)
+func importedSnapshot(s *store.Stores) (*store.Snapshot, error) {
+	imported, err := s.Number(store.ImportIndex)
 	if err != nil || imported == 0 {
 		return nil, err
 	}
-	list, err := s.Snapshots.List()
-	if len(list) == 0 || list[0].Index != imported {
+	newest, err := s.Newest()
+	if err != nil || newest == nil || newest.Index != imported {
 		return nil, err
 	}
-	return list[0], nil
+	return newest, nil
 }
 
 // SameHistory is an error if two states cannot be of one ensemble, or cluster: an update has one
@@ -171,6 +154,3 @@ func SameHistory(a, b *znode.Store) error {
 }
 
 func utc(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339Nano) }
-
-// Importable says that the stores hold nothing, or an import that was not completed.
-func (s *Stores) Importable() bool { return s.isEmpty() == nil }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"lockkeeper/quorum/store"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
@@ -15,14 +16,14 @@ import (
 // done again.
 func TestImport(t *testing.T) {
 	dir := t.TempDir()
-	stores, err := OpenStores(dir, dir, "")
+	stores, err := store.Open(dir, dir, "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = stores.Close() }()
 	cfg := Config{ID: 1, Members: []Member{{ID: 1}}, Stores: stores, Listener: newRecorder(), Logger: testLogger()}
 	from := Origin{Term: 7, StateTerm: 5, Index: 5<<32 + 9}
-	if err := stores.Stable.SetUint64(importKey, 1); err != nil { // one has begun, and was killed
+	if err := stores.SetNumber(store.Import, importBegun); err != nil { // one was killed
 		t.Fatal(err)
 	}
 	if _, err := Open(cfg); err == nil || !strings.Contains(err.Error(), "run it again") {
@@ -32,7 +33,7 @@ func TestImport(t *testing.T) {
 		if err := Import(cfg, from, znode.New()); err != nil {
 			t.Fatal(err)
 		}
-		if err := stores.Stable.SetUint64(importKey, 1); err != nil {
+		if err := stores.SetNumber(store.Import, importBegun); err != nil {
 			t.Fatal(err)
 		}
 	}

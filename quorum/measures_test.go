@@ -23,7 +23,7 @@ func TestSlowWritesAndEntriesAreLogged(t *testing.T) {
 		write := func(took time.Duration) {
 			start := time.Now()
 			time.Sleep(took)
-			r.wrote([]*raft.Log{{Index: 1, Type: raft.LogCommand, AppendedAt: start.Add(-3 * time.Millisecond)}}, start)
+			(&diskOwner{Replica: r}).Written([]*raft.Log{{Index: 1, Type: raft.LogCommand, AppendedAt: start.Add(-3 * time.Millisecond)}}, start, false)
 		}
 		apply := func(took time.Duration) {
 			start := time.Now()

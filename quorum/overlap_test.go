@@ -1,7 +1,6 @@
 package quorum
 
 import (
-	"encoding/binary"
 	"errors"
 	"flag"
 	"fmt"
@@ -15,6 +14,7 @@ import (
 	"lockkeeper/internal/freeport"
 	"lockkeeper/internal/rafttest"
 	"lockkeeper/quorum/peer"
+	"lockkeeper/quorum/store"
 	"lockkeeper/wire"
 )
 
@@ -33,7 +33,7 @@ func TestOverlapsOfHeartbeatsWithVotes(t *testing.T) {
 		members = append(members, Member{ID: MemberID(i + 1), Addr: fmt.Sprintf("127.0.0.1:%d", port)})
 	}
 	dir := t.TempDir()
-	s, err := OpenStores(dir, dir, LogWAL)
+	s, err := store.Open(dir, dir, store.LogWAL)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func TestOverlapsOfHeartbeatsWithVotes(t *testing.T) {
 	if err := raft.BootstrapCluster(rc, s.Log, s.Stable, s.Snapshots, alone, raft.Configuration{Servers: rafttest.Servers("123")}); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(s.setCluster(7), s.Stable.Set(identityKey, append(binary.BigEndian.AppendUint64(nil, 1), 0, 0, 0, 0, 0, 0, 0, 1))); err != nil {
+	if err := errors.Join(s.SetNumber(store.Cluster, 7), s.SetIdentity(store.Identity{Owner: 1, Disk: 1})); err != nil {
 		t.Fatal(err)
 	}
 	r, err := Open(cfg)
@@ -80,7 +80,7 @@ func TestOverlapsOfHeartbeatsWithVotes(t *testing.T) {
 			continue
 		}
 		votes++
-		saved, err := storedNumber(s.Stable, keyTerm)
+		saved, err := s.Number(store.Term)
 		if err != nil || saved < term+2 || r.raft.CurrentTerm() < term+2 {
 			t.Fatalf("after a vote in term %d the member is in term %d, and its disk in term %d: %v", term+2, r.raft.CurrentTerm(), saved, err)
 		}
@@ -121,13 +121,13 @@ func overlapWithProposals(t *testing.T, rounds int) {
 			time.Sleep(5 * time.Millisecond) // virtual
 			stop.Store(true)
 			proposing.Wait()
-			first, last, err := logBounds(c.reps[l].backlog)
+			first, last, err := store.Bounds(c.reps[l].disk.Log())
 			if err != nil {
 				t.Fatal(err)
 			}
 			for i := last; i >= max(first, 1) && i+400 > last; i-- {
 				var e raft.Log
-				if c.reps[l].backlog.GetLog(i, &e) == nil && e.Term == term+1 && e.Type == raft.LogCommand {
+				if c.reps[l].disk.GetLog(i, &e) == nil && e.Term == term+1 && e.Type == raft.LogCommand {
 					t.Fatalf("the leader of term %d has written entry %d in term %d", term, i, term+1)
 				}
 			}
@@ -160,7 +160,7 @@ func (s *racingStore) SetUint64(key []byte, v uint64) error {
 	}
 	<-s.ready
 	switch {
-	case string(key) == string(keyTerm) && v == 2: // the main loop, which is a candidate of term 1
+	case string(key) == string(store.Term) && v == 2: // the main loop, a candidate of term 1
 		go func() {
 			defer close(s.beaten)
 			s.beat()
@@ -169,12 +169,12 @@ func (s *racingStore) SetUint64(key []byte, v uint64) error {
 		case <-s.saving:
 		case <-s.beaten:
 		}
-	case string(key) == string(keyTerm) && v == 1: // the heartbeat
+	case string(key) == string(store.Term) && v == 1: // the heartbeat
 		close(s.saving)
 		err := s.InmemStore.SetUint64(key, v)
 		<-s.resume
 		return err
-	case string(key) == string(keyVoteTerm): // the main loop votes for itself in term 2
+	case string(key) == "LastVoteTerm": // the main loop votes for itself in term 2
 		close(s.resume)
 		<-s.beaten
 	}

@@ -1,38 +1,53 @@
 package quorum
 
 import (
-	"encoding/binary"
+	"errors"
 	"fmt"
-	"path/filepath"
 
 	"github.com/hashicorp/raft"
-	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 
+	"lockkeeper/internal/mutant"
 	"lockkeeper/quorum/peer"
+	"lockkeeper/quorum/store"
 )
 
-// standingKey is where the stable store keeps whether the member stands alone: standingAlone or
-// standingCluster. It is written at each start, and only read by Peek.
-var standingKey = []byte("lockkeeper/standing")
-
+// The values of store.Standing. It is written at each start, and only read by Peek.
 const (
 	standingAlone   = 1
 	standingCluster = 2
 )
 
-// recordStanding keeps whether raft counts a member alone or those of a cluster, for Peek.
-func (s *Stores) recordStanding(servers []raft.Server) error {
+// recordStanding saves whether raft counts a member alone or those of a cluster.
+func recordStanding(s *store.Stores, servers []raft.Server) error {
 	now := uint64(standingCluster)
 	if servers[0].Address == peer.AloneAddr {
 		now = standingAlone
 	}
-	if known, err := storedNumber(s.Stable, standingKey); err == nil && known == now {
+	if known, err := s.Number(store.Standing); err == nil && known == now {
 		return nil
 	}
-	if err := s.Stable.SetUint64(standingKey, now); err != nil {
-		return fmt.Errorf("quorum: write to %s: %w", s.stableName(), err)
+	return s.SetNumber(store.Standing, now)
+}
+
+// claim returns the id of the disk. It refuses stores that belong to another member: a member that
+// runs with the vote of another could vote twice. Stores without an identity become this member's,
+// with a new id.
+func claim(s *store.Stores, id MemberID) (peer.DiskID, error) {
+	identity, err := s.Identity()
+	switch {
+	case err != nil:
+		return 0, err
+	case identity.Disk == 0:
+		disk := peer.NewDiskID()
+		if mutant.On(mutant.DiskByNumber) {
+			disk = peer.DiskID(id)
+		}
+		return disk, s.SetIdentity(store.Identity{Owner: uint64(id), Disk: uint64(disk)})
+	case identity.Owner != uint64(id):
+		return 0, fmt.Errorf("quorum: %s holds the log and the votes of member %d, and this is member %d: compare myid and dataDir with the server lines",
+			s.StableName, identity.Owner, id)
 	}
-	return nil
+	return peer.DiskID(identity.Disk), nil
 }
 
 // Owner says whose a log directory is.
@@ -43,55 +58,29 @@ type Owner struct {
 	// Alone says that the member stood alone, InCluster that it was one of a cluster. Neither is
 	// known of one that has not begun.
 	Alone, InCluster bool
-	Kind             LogKind
+	Kind             store.LogKind
 	// Outdated is why the files must not be used any more; empty: they may.
 	Outdated string
 }
 
 // Peek reads whose a log directory is, and verifies raft.db, without changing anything. Errors name
-// the file: ErrInUse, while a member runs on it, ErrDamaged, ErrFormat.
+// the file: store.ErrInUse, while a member runs on it, store.ErrDamaged, store.ErrFormat.
 func Peek(logDir string) (o Owner, err error) {
-	path := filepath.Join(logDir, logFileName)
-	if err := verifyBoltFile(path); err != nil {
-		return o, fmt.Errorf("quorum: %s: %w", path, err)
-	}
-	db, err := raftboltdb.New(boltOptions(path, true))
-	if err != nil {
-		return o, fmt.Errorf("quorum: %s: %w", path, err)
-	}
-	defer db.Close()
-	f := &boltFile{db: db, path: path}
-	o.Member, o.Kind = NoMember, LogBolt
-	for key, use := range map[string]func([]byte){
-		string(identityKey): func(v []byte) {
-			if len(v) == 16 {
-				o.Member, o.Disk = MemberID(binary.BigEndian.Uint64(v)), peer.DiskID(binary.BigEndian.Uint64(v[8:]))
-			}
-		},
-		string(clusterKey):  func(v []byte) { o.Cluster = peer.ClusterID(number(v)) },
-		string(standingKey): func(v []byte) { o.Alone, o.InCluster = number(v) == standingAlone, number(v) == standingCluster },
-		string(segmentsKey): func(v []byte) {
-			if len(v) > 0 {
-				o.Kind = LogWAL
-			}
-		},
-		string(outdatedKey): func(v []byte) { o.Outdated = string(v) },
-	} {
-		v, err := f.value([]byte(key))
-		if err != nil {
-			return o, err
+	err = store.Peek(logDir, func(s *store.Stores, kind store.LogKind) error {
+		identity, err := s.Identity()
+		cluster, err2 := s.Number(store.Cluster)
+		standing, err3 := s.Number(store.Standing)
+		o = Owner{Member: NoMember, Disk: peer.DiskID(identity.Disk), Cluster: peer.ClusterID(cluster),
+			Alone: standing == standingAlone, InCluster: standing == standingCluster, Kind: kind}
+		if identity.Disk != 0 {
+			o.Member = MemberID(identity.Owner)
 		}
-		use(v)
-	}
+		var err4 error
+		o.Outdated, err4 = s.Retired()
+		return errors.Join(err, err2, err3, err4)
+	})
 	if !o.Alone && o.Cluster != 0 && o.Cluster != peer.BirthOf([]raft.Server{{ID: peer.ServerID(o.Member, o.Disk)}}) {
 		o.InCluster = true
 	}
-	return o, nil
-}
-
-func number(v []byte) uint64 {
-	if len(v) != 8 {
-		return 0
-	}
-	return binary.BigEndian.Uint64(v)
+	return o, err
 }

@@ -117,7 +117,7 @@ func (r *Replica) wasSetBack(answers map[MemberID]peer.Hello) bool {
 	last := r.raft.LastIndex()
 	for id, h := range answers {
 		if h.Cluster == r.roster.Cluster() && (h.SetBack || h.Acked > last) {
-			r.guard.stop(r.cfg.Stores.retire(fmt.Sprintf("disk %v came back without entries that it had acknowledged, as member %d knows: "+
+			r.disk.Stop(r.cfg.Stores.Retire(fmt.Sprintf("disk %v came back without entries that it had acknowledged, as member %d knows: "+
 				"it was set back, or it has lost them", r.cfg.Peers.Disk, id)))
 			return true
 		}

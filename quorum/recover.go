@@ -1,7 +1,6 @@
 package quorum
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"time"
@@ -9,6 +8,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"lockkeeper/quorum/peer"
+	"lockkeeper/quorum/store"
 	"lockkeeper/znode"
 )
 
@@ -34,38 +34,35 @@ type Survivor struct {
 
 // Survey reads the disk of a member that does not run. Entries at the end of the log may not be
 // committed: a survey takes them for true, because they may have been answered.
-func Survey(s Stores) (*Survivor, error) {
+func Survey(s store.Stores) (*Survivor, error) {
 	v := &Survivor{Member: NoMember}
-	identity, err := s.Stable.Get(identityKey)
-	switch {
-	case err != nil && !isAbsent(err):
-		return nil, fmt.Errorf("quorum: read identity of %s: %w", s.stableName(), err)
-	case len(identity) == 16:
-		v.Member = MemberID(binary.BigEndian.Uint64(identity))
-		v.Disk = peer.DiskID(binary.BigEndian.Uint64(identity[8:]))
-	}
-	if v.Cluster, err = s.cluster(); err != nil {
+	identity, err := s.Identity()
+	if err != nil {
 		return nil, err
 	}
-	if v.Term, err = storedNumber(s.Stable, keyTerm); err != nil {
-		return nil, fmt.Errorf("quorum: read term of %s: %w", s.stableName(), err)
+	if v.Disk = peer.DiskID(identity.Disk); v.Disk != 0 {
+		v.Member = MemberID(identity.Owner)
+	}
+	cluster, err := s.Number(store.Cluster)
+	if err != nil {
+		return nil, err
+	}
+	v.Cluster = peer.ClusterID(cluster)
+	if v.Term, err = s.Number(store.Term); err != nil {
+		return nil, err
 	}
 	if v.State, v.LastTerm, err = LastState(s); err != nil {
 		return nil, err
 	}
-	list, err := s.Snapshots.List()
+	newest, err := s.Newest()
 	if err != nil {
-		return nil, fmt.Errorf("quorum: list snapshots: %w", err)
+		return nil, err
 	}
 	var servers []raft.Server
-	if len(list) > 0 {
-		v.LastIndex, v.CommitIndex, servers = list[0].Index, list[0].Index, list[0].Configuration.Servers
+	if newest != nil {
+		v.LastIndex, v.CommitIndex, servers = newest.Index, newest.Index, newest.Configuration.Servers
 	}
-	last, err := s.Log.LastIndex()
-	if err != nil {
-		return nil, fmt.Errorf("quorum: read log: %w", err)
-	}
-	first, err := s.Log.FirstIndex()
+	first, last, err := store.Bounds(s.Log)
 	if err != nil {
 		return nil, fmt.Errorf("quorum: read log: %w", err)
 	}
@@ -107,10 +104,10 @@ const termsUnseen = 1 << 16
 // end. Errors: ErrNotEmpty, those of the stores.
 func Recover(cfg Config, from *Survivor) (peer.ClusterID, error) {
 	s := &cfg.Stores
-	if err := s.isEmpty(); err != nil {
+	if err := isEmpty(s); err != nil {
 		return 0, err
 	}
-	disk, err := s.claim(cfg.ID)
+	disk, err := claim(s, cfg.ID)
 	if err != nil {
 		return 0, err
 	}
@@ -124,18 +121,13 @@ func Recover(cfg Config, from *Survivor) (peer.ClusterID, error) {
 	snap := from.State.Snapshot()
 	defer snap.Release()
 	term, index := max(from.Term, from.LastTerm)+termsUnseen, max(from.LastIndex, 1)
-	for _, step := range []func() error{
-		func() error { return s.Stable.SetUint64(importKey, importBegun) },
-		func() error { return s.writeSnapshot(servers, index, max(from.LastTerm, 1), snap) },
-		func() error { return s.Stable.SetUint64(keyTerm, term) },
-		func() error { return s.Stable.SetUint64(clusterKey, uint64(cluster)) },
-		func() error { return s.Stable.SetUint64(importKey, importComplete) },
-	} {
-		if err := step(); err != nil {
-			return 0, fmt.Errorf("quorum: recover: %w", err)
-		}
-	}
-	return cluster, nil
+	return cluster, inSteps("recover",
+		func() error { return s.SetNumber(store.Import, importBegun) },
+		func() error { return s.WriteSnapshot(servers, index, max(from.LastTerm, 1), snap) },
+		func() error { return s.SetNumber(store.Term, term) },
+		func() error { return s.SetNumber(store.Cluster, uint64(cluster)) },
+		func() error { return s.SetNumber(store.Import, importComplete) },
+	)
 }
 
 // SurviveSnapshot is the Survivor of a state that was saved with 'lockkeeper snapshot save'.

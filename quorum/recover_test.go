@@ -8,6 +8,7 @@ import (
 
 	"lockkeeper/internal/simdisk"
 	"lockkeeper/quorum/peer"
+	"lockkeeper/quorum/store"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
@@ -60,7 +61,7 @@ func TestRecover(t *testing.T) {
 		}
 		c.wipe(one)
 		stores = simStores(t, c.disks[one])
-		c.giveIdentity(one, stores.Stable)
+		c.giveIdentity(one, &stores)
 		cluster, err := Recover(Config{ID: MemberID(one + 1), Members: c.members, Stores: stores}, from)
 		if err != nil || cluster == old {
 			t.Fatal(cluster, err)
@@ -139,7 +140,7 @@ func TestRecoverFromASnapshot(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	stores, err := OpenStores(dir, dir, "")
+	stores, err := store.Open(dir, dir, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +150,7 @@ func TestRecoverFromASnapshot(t *testing.T) {
 		if _, err := Recover(cfg, from); err != nil {
 			t.Fatal(err)
 		}
-		if err := stores.Stable.SetUint64(importKey, importBegun); err != nil {
+		if err := stores.SetNumber(store.Import, importBegun); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"lockkeeper/internal/loglimit"
 	"lockkeeper/internal/mutant"
 	"lockkeeper/quorum/peer"
+	"lockkeeper/quorum/store"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
@@ -46,9 +47,7 @@ type Replica struct {
 	log *slog.Logger
 
 	raft      *raft.Raft
-	guard     *guardedStore
-	backlog   *backlog
-	reads     *guardedReads
+	disk      *store.RaftStore
 	transport *peer.Transport
 	port      *peer.Port // nil for a member alone
 	batcher   *batcher
@@ -108,9 +107,6 @@ type Replica struct {
 	streams      context.Context    // while it leads: ends the streams of followers
 	endStreams   context.CancelFunc //
 }
-
-// cachedEntries is how many of the newest entries are kept in memory besides the log.
-const cachedEntries = 64
 
 // Open starts a member. It returns as soon as the member takes part; there may be no leader yet. On
 // an error the stores stay open and the caller's.
@@ -193,22 +189,22 @@ func Open(cfg Config) (_ *Replica, err error) {
 func (r *Replica) openState() error {
 	s := &r.cfg.Stores
 	if !r.cfg.alone() {
-		if err := s.renumber(r.cfg.ID); err != nil {
+		if err := renumber(s, r.cfg.ID); err != nil {
 			return err
 		}
 	}
-	disk, err := s.claim(r.cfg.ID)
-	if err := errors.Join(err, s.checkImport(), s.checkRetired()); err != nil {
+	disk, err := claim(s, r.cfg.ID)
+	if err := errors.Join(err, checkImport(s), s.CheckRetired()); err != nil {
 		return err
 	}
 	r.cfg.Peers.Disk, r.self = disk, peer.ServerID(r.cfg.ID, disk)
-	store, at, err := loadSnapshot(s.Snapshots)
+	state, at, err := loadSnapshot(s)
 	if err != nil {
 		return err
 	}
-	r.useStore(store)
+	r.useStore(state)
 	r.newest.at = at
-	imported, err := s.importedSnapshot()
+	imported, err := importedSnapshot(s)
 	if err != nil {
 		return fmt.Errorf("quorum: %w", err)
 	}
@@ -218,8 +214,13 @@ func (r *Replica) openState() error {
 	}
 	r.newest.zxid = r.store.Zxid()
 	r.compaction.restart(r.store.Counts().DataSizeBytes)
-	if err := r.discardConflict(); err != nil {
+	c, err := s.DiscardConflict()
+	if err != nil {
 		return err
+	}
+	if c != nil {
+		r.log.Warn("the log is discarded: a snapshot from a leader contradicts it, so its end was never committed",
+			"first", c.First, "last", c.Last, "snapshot", c.Snapshot)
 	}
 	if err := r.applyCommitted(); err != nil {
 		return err
@@ -278,16 +279,25 @@ func (l local) LastIndex() uint64 {
 // EntryTerm implements peer.Local.
 func (l local) EntryTerm(index uint64) (term uint64, ok bool) {
 	var entry raft.Log
-	err := l.backlog.GetLog(index, &entry)
+	err := l.disk.GetLog(index, &entry)
 	return entry.Term, err == nil
 }
 
 // AppliedIndex implements peer.Local.
 func (l local) AppliedIndex() uint64 { return max(l.raft.AppliedIndex(), l.replayedIndex.Load()) }
 
+// PrevTerm implements peer.Local. While the library takes an entry that a snapshot has replaced for
+// its last one, it compares with that.
+func (l local) PrevTerm(index, term uint64) uint64 {
+	if replaced := l.disk.ReplacedTerm(index, term); replaced == term || l.raft.LastIndex() == index {
+		return replaced
+	}
+	return term
+}
+
 // AwaitDurable implements peer.Local.
 func (l local) AwaitDurable(index uint64, stop <-chan struct{}) error {
-	return l.backlog.await(index, stop)
+	return l.disk.Await(index, stop)
 }
 
 func (r *Replica) openRaft() error {
@@ -318,39 +328,15 @@ func (r *Replica) openRaft() error {
 			return fmt.Errorf("quorum: write first configuration: %w", err)
 		}
 	}
-	r.guard = &guardedStore{LogStore: s.Log, Stable: s.Stable, fatal: r.cfg.Fatal, yield: r.cfg.Yield, wrote: r.wrote,
-		released: make(chan struct{})}
-	s.Log.NotifyFailed(func(err error) { _ = r.guard.check("write watermark", err) })
-	var started atomic.Pointer[raft.Raft]
-	r.backlog = newBacklog(r.guard, rc.LocalID, func() ([]raft.Server, bool) {
-		if lib := started.Load(); lib == nil || lib.State() != raft.Leader {
-			return nil, false
-		}
-		return r.servers(), true
-	}, func() {
-		// With the next thing that it is to store raft learns that it cannot, and leads no longer.
-		started.Load().Barrier(0)
-	})
-	r.backlog.wrote = func(index, term uint64) {
-		if r.transport.Wrote(index, term) {
-			r.batcher.answerable()
-		}
-	}
-	// Followers are most often sent what was just written.
-	cached, err := raft.NewLogCache(cachedEntries, r.backlog)
-	r.reads = &guardedReads{LogStore: cached, guard: r.guard, poison: r.poison}
-	if err == nil {
-		err = r.reads.setEnd(s)
-	}
-	if err == nil {
-		r.raft, err = newRaft(rc, fsm{r}, r.reads, s.Snapshots, r.transport)
-	}
-	if err != nil {
-		r.backlog.close()
+	owner := &diskOwner{Replica: r}
+	if r.disk, err = store.NewRaftStore(&r.cfg.Stores, owner); err != nil {
 		return fmt.Errorf("quorum: start raft: %w", err)
 	}
-	started.Store(r.raft)
-	r.guard.started.Store(true)
+	if r.raft, err = r.disk.NewRaft(rc, fsm{r}, r.transport); err != nil {
+		r.disk.Close()
+		return fmt.Errorf("quorum: start raft: %w", err)
+	}
+	owner.running.Store(r.raft)
 	if err := r.checkMembers(); err != nil {
 		r.shutdownRaft()
 		return err
@@ -381,18 +367,19 @@ func (r *Replica) checkMembers() error {
 		}
 		r.growing.Store(!r.cfg.alone() && r.stoodAlone())
 	}
-	cluster, err := r.cfg.Stores.cluster()
+	saved, err := r.cfg.Stores.Number(store.Cluster)
+	cluster := peer.ClusterID(saved)
 	if of := r.store.Cluster(); err == nil && of != 0 && cluster != 0 && of != cluster && !mutant.On(mutant.ClustersMix) {
 		err = fmt.Errorf("quorum: %s: %w: it belongs to cluster %v, and the state is of cluster %v: are these the files of one member?",
-			r.cfg.Stores.stableName(), errOtherCluster, cluster, of)
+			r.cfg.Stores.StableName, errOtherCluster, cluster, of)
 	}
 	if err == nil && cluster == 0 && len(servers) > 0 {
 		// The member has written the first configuration, and ended before it saved the cluster.
 		cluster = peer.BirthOf(servers)
-		err = r.cfg.Stores.setCluster(cluster)
+		err = r.cfg.Stores.SetNumber(store.Cluster, uint64(cluster))
 	}
 	if err == nil && len(servers) > 0 {
-		err = r.cfg.Stores.recordStanding(servers)
+		err = recordStanding(&r.cfg.Stores, servers)
 	}
 	r.roster.SetCluster(cluster)
 	return err
@@ -464,28 +451,6 @@ func (r *Replica) Leader() MemberID {
 	r.stateMu.Lock()
 	defer r.stateMu.Unlock()
 	return r.leader
-}
-
-// wrote is called after a write of entries to the log, which began at start and is durable.
-func (r *Replica) wrote(entries []*raft.Log, start time.Time) {
-	now := time.Now()
-	m, took := &r.measures, now.Sub(start)
-	m.Fsync.Observe(int64(took))
-	m.FsyncEntries.Observe(int64(len(entries)))
-	if limit := r.cfg.SlowFsync; limit > 0 && took >= limit {
-		m.SlowFsyncs.Add(1)
-		r.trouble.Warn("fsync", "the disk of the log is slow: every update waits for it; "+
-			"give dataLogDir a disk of its own, and look at what else uses this one (iostat -x 1)",
-			"took", took.Round(time.Millisecond), "limit", limit, "entries", len(entries))
-	}
-	if term, leads := r.leadingTerm(); leads && term == entries[0].Term {
-		return
-	}
-	for _, l := range entries {
-		if late := start.Round(0).Sub(l.AppendedAt); l.Type == raft.LogCommand && late >= 0 && !l.AppendedAt.IsZero() {
-			m.Proposal.Observe(int64(late))
-		}
-	}
 }
 
 // slowApply is how long an entry may take to be applied without a warning. Readers get their turn
@@ -619,7 +584,7 @@ func (r *Replica) Close() error {
 	var err error
 	r.closed.Do(func() {
 		switch _, leads := r.leadingTerm(); {
-		case r.guard.broken.Load():
+		case r.disk.Broken():
 			// raft may be blocked in a write, and with it all calls of raft.
 			r.stopRaft()
 		case leads && r.maj().Voters() > 1:
@@ -663,10 +628,9 @@ func (r *Replica) stopRaft() {
 
 func (r *Replica) shutdownRaft() {
 	down := r.raft.Shutdown()
-	close(r.guard.released)
-	r.backlog.release()
+	r.disk.Release()
 	_ = down.Error()
-	r.backlog.close()
+	r.disk.Close()
 }
 
 func (r *Replica) closeTransport() {

@@ -17,6 +17,7 @@ import (
 
 	"lockkeeper/internal/simdisk"
 	"lockkeeper/quorum/peer"
+	"lockkeeper/quorum/store"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
@@ -25,12 +26,12 @@ import (
 // members.
 func TestSingleMemberKeepsItsStateOverRestarts(t *testing.T) {
 	// With the last of these the log is moved at each start.
-	for _, kinds := range [][]LogKind{{LogBolt}, {LogWAL}, {LogBolt, LogWAL}} {
+	for _, kinds := range [][]store.LogKind{{store.LogBolt}, {store.LogWAL}, {store.LogBolt, store.LogWAL}} {
 		t.Run(fmt.Sprint(kinds), func(t *testing.T) { keepState(t, kinds) })
 	}
 }
 
-func keepState(t *testing.T, kinds []LogKind) {
+func keepState(t *testing.T, kinds []store.LogKind) {
 	dir := t.TempDir()
 	starts := 0
 	open := func() (*Replica, *recorder) {
@@ -40,7 +41,7 @@ func keepState(t *testing.T, kinds []LogKind) {
 				t.Fatal(err)
 			}
 		}
-		stores, err := OpenStores(dir, dir, kind)
+		stores, err := store.Open(dir, dir, kind)
 		starts++
 		if err != nil {
 			t.Fatal(err)
@@ -522,7 +523,7 @@ func TestDamagedEntryStopsTheMember(t *testing.T) {
 		if err := r.raft.Apply([]byte("no entry"), 0).Error(); err != nil {
 			t.Fatal(err)
 		}
-		if err := <-fatal; !errors.Is(err, znode.ErrDamaged) || !strings.Contains(err.Error(), segmentLogDir) {
+		if err := <-fatal; !errors.Is(err, znode.ErrDamaged) || !strings.Contains(err.Error(), "raft.wal") {
 			t.Fatal(err)
 		}
 		if err := r.Propose(t.Context(), createSession(9)); err != nil {
@@ -637,7 +638,7 @@ func TestUnreadableLogStopsTheMember(t *testing.T) {
 			l := c.leader()
 			i := (l + 1) % 3
 			c.isolate(i)
-			for n := range 2 * cachedEntries {
+			for n := range 128 { // more than the log keeps in memory
 				c.recs[l].result(t, c.propose(l, createSession(wire.SessionID(10+n))))
 			}
 			c.disks[l].FailReads(syscall.EIO)

@@ -2,18 +2,15 @@ package quorum
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
-	"hash/crc32"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/hashicorp/raft"
 
+	"lockkeeper/quorum/store"
 	"lockkeeper/znode"
 )
 
@@ -135,69 +132,30 @@ var newerFormats = map[string]struct {
 		b := znode.AppendEntry(nil, znode.Stamp{TimeMs: 1}, nil)
 		b[0]++
 		appendEntry(t, dir, b)
-	}, []string{segmentLogDir, "format 4", "reads 2 to 3"}},
+	}, []string{"raft.wal", "format 4", "reads 2 to 3"}},
 	"an entry with an unknown flag": {func(t *testing.T, dir string) {
 		appendEntry(t, dir, znode.AppendEntry(nil, znode.Stamp{TimeMs: 1, Flags: 1 << 31}, nil))
-	}, []string{segmentLogDir, "flags 0x80000000"}},
+	}, []string{"raft.wal", "flags 0x80000000"}},
 	"a command of an unknown kind": {func(t *testing.T, dir string) {
 		c := znode.Command{Kind: 200}
 		appendEntry(t, dir, znode.AppendEntry(nil, znode.Stamp{TimeMs: 1}, [][]byte{c.Append(nil)}))
-	}, []string{segmentLogDir, "kind 200"}},
-	"a segment": {func(t *testing.T, dir string) {
-		rewrite(t, filepath.Join(dir, segmentLogDir, "*.log"), func(b []byte) {
-			b[11]++ // its format
-			binary.BigEndian.PutUint32(b[4:], crc32.Checksum(b[8:72], castagnoli))
-		})
-	}, []string{segmentLogDir + "/0000000000000001.log", "format 2", "reads 1"}},
-	"raft.db": {func(t *testing.T, dir string) {
-		f, err := openBoltFile(filepath.Join(dir, logFileName))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := errors.Join(f.SetUint64(boltFormatKey, boltFormat+1), f.Close()); err != nil {
-			t.Fatal(err)
-		}
-	}, []string{logFileName, "format 2", "reads 1"}},
+	}, []string{"raft.wal", "kind 200"}},
 	"a snapshot": {func(t *testing.T, dir string) {
-		stores, err := OpenStores(dir, dir, "")
+		stores, err := store.Open(dir, dir, "")
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer stores.Close()
-		sink, err := stores.Snapshots.Create(raft.SnapshotVersionMax, 99, 99, raft.Configuration{}, 1, nil)
-		if err != nil {
+		if err := stores.WriteSnapshot(raft.Configuration{}, 99, 99, strings.NewReader("lkznode\n\x00\x00\x00\x06")); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := sink.Write([]byte("lkznode\n\x00\x00\x00\x06")); err != nil {
-			t.Fatal(err)
-		}
-		if err := sink.Close(); err != nil {
-			t.Fatal(err)
-		}
-	}, []string{snapshotsDir + "/99-99-", "format 6", "reads 1 to 5"}},
-}
-
-// rewrite changes the content of the one file that matches a pattern.
-func rewrite(t *testing.T, pattern string, change func(b []byte)) {
-	t.Helper()
-	files, err := filepath.Glob(pattern)
-	if err != nil || len(files) != 1 {
-		t.Fatalf("%s: %v, %v", pattern, files, err)
-	}
-	b, err := os.ReadFile(files[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	change(b)
-	if err := os.WriteFile(files[0], b, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	}, []string{"snapshots/99-99-", "format 6", "reads 1 to 5"}},
 }
 
 // appendEntry has a leader append an entry to the log.
 func appendEntry(t *testing.T, dir string, data []byte) {
 	t.Helper()
-	stores, err := OpenStores(dir, dir, "")
+	stores, err := store.Open(dir, dir, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,7 +178,7 @@ func TestNewerFormatsAreRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := grown(t)
 			tc.change(t, dir)
-			stores, err := OpenStores(dir, dir, "")
+			stores, err := store.Open(dir, dir, "")
 			if err == nil {
 				defer stores.Close()
 				var r *Replica
@@ -228,7 +186,7 @@ func TestNewerFormatsAreRefused(t *testing.T) {
 					t.Fatal(errors.Join(errors.New("it starts"), r.Close()))
 				}
 			}
-			if !errors.Is(err, ErrFormat) {
+			if !errors.Is(err, store.ErrFormat) {
 				t.Fatalf("%v, want ErrFormat", err)
 			}
 			for _, want := range append(tc.names, dir) {
@@ -238,4 +196,27 @@ func TestNewerFormatsAreRefused(t *testing.T) {
 			}
 		})
 	}
+}
+
+// grown returns a data directory with a log and a snapshot in it.
+func grown(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	stores, err := store.Open(dir, dir, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec := newRecorder()
+	r, err := Open(Config{ID: 1, Members: []Member{{ID: 1}}, Stores: stores, Listener: rec, Logger: testLogger()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Propose(t.Context(), createSession(7)); err != nil {
+		t.Fatal(err)
+	}
+	rec.result(t, createSession(7).Key())
+	if err := errors.Join(r.raft.Snapshot().Error(), r.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }

@@ -90,7 +90,7 @@ type Entry struct {
 // Table lists all mutations, in the order of their constants.
 var Table = []Entry{
 	{SkippedFsync, "skipped-fsync", "C1", "quorum/wal/segment.go", "the log does not sync what it writes; a power cut loses some of it", true, "", ""},
-	{VoteNotPersisted, "vote-not-persisted", "C1", "quorum/guard.go", "votes are not written down at all: a member may vote twice in a term", true, "TestVoteOutlivesPowerCut", ""},
+	{VoteNotPersisted, "vote-not-persisted", "C1", "quorum/store/guard.go", "votes are not written down at all: a member may vote twice in a term", true, "TestVoteOutlivesPowerCut", ""},
 	{VoteNotSynced, "vote-not-synced", "C1", "server/simtest/mutation_test.go", "votes are not synced: a member may vote again after a power cut", true, "TestVoteOutlivesPowerCut", ""},
 	{LeaseFromConfirmation, "lease-from-confirmation", "C6", "quorum/lease.go", "a lease counts from when its confirmation arrives, not from before the report was sent", true, "TestMarginWhenConfirmationsAreLate", ""},
 	{LeaseUnproven, "lease-unproven", "C6", "quorum/peer/transport.go", "a leader confirms leases without looking whether a quorum still follows it", true, "TestMarginWhenFollowersAreLate", ""},
@@ -117,8 +117,8 @@ var Table = []Entry{
 	{TimeNeverGoesBack, "time-never-goes-back", "C8", "znode/store.go", "the time of the state stays where one leader's wall clock has put it", true, "TestWrongClockOfOneLeaderPasses", ""},
 	{BirthByMajority, "birth-by-majority", "C1", "quorum/birth.go", "a cluster begins when a majority of its voters is blank, whatever the others are", true, "TestLateFirstStartAfterALostDisk", ""},
 	{ClustersMix, "clusters-mix", "C1", "quorum/peer/port.go", "members do not look at the cluster and the disk that the other end says it is of", true, "TestAddressesOfTwoClustersAreExchanged", ""},
-	{DiskByNumber, "disk-by-number", "C1", "quorum/stores.go", "a disk that replaces another one has its id, and so its vote", true, "TestReplacedDiskHasNoVote", ""},
-	{HalfVote, "half-vote", "C1", "quorum/stable.go", "term and candidate of a vote are saved one after the other", false, "", ""},
+	{DiskByNumber, "disk-by-number", "C1", "quorum/peek.go", "a disk that replaces another one has its id, and so its vote", true, "TestReplacedDiskHasNoVote", ""},
+	{HalfVote, "half-vote", "C1", "quorum/store/stable.go", "term and candidate of a vote are saved one after the other", false, "", ""},
 	{HeartbeatPath, "heartbeat-path", "C1", "quorum/peer/network.go", "heartbeats change the term beside the main loop of the raft library, and a saved term may fall", true, "TestHeartbeatIsLateForAVote", ""},
 	{HangingLeaderStays, "hanging-leader-stays", "C1", "quorum/handover.go", "a leader whose disk hangs goes on leading", true, "TestLeaderWhoseDiskHangs", ""},
 	{ImportJoins, "import-joins", "C1", "quorum/change.go", "a member with imported data joins a cluster that has others, and keeps them", true, "TestImportFindsAClusterAtWork", ""},

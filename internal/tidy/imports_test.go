@@ -20,12 +20,14 @@ const imports = `
 	quorum/peer:           znode quorum/codec internal/mutant internal/loglimit internal/clock
 	                       github.com/hashicorp/raft
 	quorum/wal:            quorum/codec internal/mutant github.com/hashicorp/raft golang.org/x/sys/unix
-	quorum:                wire znode quorum/codec quorum/peer quorum/wal internal/mutant internal/loglimit internal/histogram
-	                       internal/clock
-	                       github.com/hashicorp/raft golang.org/x/sys/unix
+	quorum/store:          quorum/wal internal/mutant github.com/hashicorp/raft golang.org/x/sys/unix
 	                       github.com/hashicorp/go-hclog
 	                       github.com/hashicorp/raft-boltdb/v2
 	                       go.etcd.io/bbolt go.etcd.io/bbolt/errors
+	quorum:                wire znode quorum/codec quorum/peer quorum/store internal/mutant internal/loglimit internal/histogram
+	                       internal/clock
+	                       github.com/hashicorp/raft
+	                       github.com/hashicorp/go-hclog
 	# The protocol, explored whole: it knows nothing of the code that carries it out.
 	quorum/model:
 	quorum/model/explore:  quorum/model
@@ -153,7 +155,8 @@ const testImports = `
 	internal/simdisk:      internal/simnet github.com/hashicorp/go-hclog
 	quorum/peer:           internal/simnet internal/rafttest
 	quorum/wal:            internal/simdisk internal/rafttest
-	quorum:                internal/simnet internal/simdisk internal/rafttest internal/freeport
+	quorum/store:          internal/simdisk internal/rafttest
+	quorum:                quorum/wal internal/simnet internal/simdisk internal/rafttest internal/freeport
 	server/secure/certs:   server/secure
 	server/secure:         internal/testcert
 	server:                zkdata session/sasl internal/cputime internal/simnet internal/simdisk internal/freeport internal/testcert github.com/hashicorp/raft

@@ -58,7 +58,7 @@ func ownStores(cfg *zoocfg.Config) (stores quorum.Stores, found bool, err error)
 	if _, err := os.Stat(filepath.Join(cfg.DataLogDir, datadir.LogFile)); err != nil {
 		return stores, false, nil
 	}
-	if stores, err = quorum.OpenStores(cfg.DataDir, cfg.DataLogDir, cfg.LogStore); err == nil && stores.Importable() {
+	if stores, err = quorum.OpenStores(cfg.DataDir, cfg.DataLogDir, cfg.LogStore); err == nil && quorum.Importable(&stores) {
 		return stores, false, stores.Close()
 	}
 	return stores, err == nil, err
@@ -76,7 +76,7 @@ func OpenStores(ctx context.Context, cfg *zoocfg.Config) (quorum.Stores, error) 
 		}
 	}
 	stores, err := quorum.OpenStores(cfg.DataDir, cfg.DataLogDir, cfg.LogStore)
-	if err == nil && !cfg.Import && stores.Importable() && !datadir.HasAside(cfg) {
+	if err == nil && !cfg.Import && quorum.Importable(&stores) && !datadir.HasAside(cfg) {
 		// Perhaps an import was killed early.
 		if err := datadir.CheckZooKeeperData(cfg); err != nil {
 			return quorum.Stores{}, errors.Join(err, stores.Close())

@@ -1,10 +1,11 @@
-package quorum
+package store
 
 import (
 	"math"
 	"runtime"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/hashicorp/raft"
 
@@ -14,7 +15,7 @@ import (
 // backlog lets a leader write its log while its followers write theirs (Ongaro's thesis, section
 // 10.2.1). It is between raft and the log: of a leader's entries StoreLogs returns at once, and
 // flushLoop writes all that is pending with one append. Until an entry is durable, the transport
-// holds back every follower's answer to a request that carries it (transport.hold). Raft counts
+// holds back every follower's answer to a request that carries it (RaftStore.Await). Raft counts
 // this member's own copy as soon as StoreLogs returns, so all the answers have to wait, not only
 // the one that makes the majority.
 //
@@ -22,12 +23,10 @@ import (
 // A deposed leader may learn that entries are committed which it still writes; fsm.ApplyBatch waits
 // for them.
 //
-// StoreLogs returns early on a leader only, and only while every commit needs an answer of a
-// follower: there is another voter in the configuration that the entries are counted by, and in any
-// configuration that is among them. On a leader that is the only voter, or becomes it or ceases to
-// be it with one of these entries, and on a follower, whose answer means that the entries are
-// durable, StoreLogs returns when they are. Raft calls StoreLogs from its main goroutine alone,
-// which is also the only one that makes this member a leader and changes the configuration.
+// StoreLogs returns early only with the owner's permission (Owner.MayFlushLater), and if the
+// backlog has room; otherwise the entries are durable when it returns. Raft calls StoreLogs from
+// its main goroutine alone, which is also the only one that makes this member a leader and changes
+// the configuration.
 //
 // A leader that is deposed may have a flush under way. Its next write as a follower, and the
 // removal of entries from the end, wait for that flush; so the log changes in the order of raft's
@@ -38,14 +37,7 @@ import (
 // entry: its vote for itself was durable before it led, and it leads in no term twice.
 type backlog struct {
 	raft.LogStore // the log; a write that fails stops the member
-	self          raft.ServerID
-	// leading says whether this member leads, and which servers raft counts.
-	leading func() ([]raft.Server, bool)
-	// failed is called when a write has failed of which StoreLogs has returned nil.
-	failed func()
-	// wrote is called by flushLoop with a leader's command that is durable now, with all before it;
-	// nil: it is not called.
-	wrote func(index, term uint64)
+	owner         Owner
 
 	wake     chan struct{} // capacity 1: there is something to write
 	released chan struct{} // closed when nobody shall wait for an answer any more
@@ -64,8 +56,8 @@ type backlog struct {
 // flight.
 const backlogMax = 64
 
-func newBacklog(log raft.LogStore, self raft.ServerID, leading func() ([]raft.Server, bool), failed func()) *backlog {
-	b := &backlog{LogStore: log, self: self, leading: leading, failed: failed, wake: make(chan struct{}, 1),
+func newBacklog(log raft.LogStore, owner Owner) *backlog {
+	b := &backlog{LogStore: log, owner: owner, wake: make(chan struct{}, 1),
 		released: make(chan struct{}), closing: make(chan struct{}), done: make(chan struct{})}
 	go b.flushLoop()
 	return b
@@ -87,30 +79,23 @@ func (b *backlog) StoreLog(l *raft.Log) error { return b.StoreLogs([]*raft.Log{l
 // StoreLogs implements raft.LogStore. When it returns the entries are durable, or this member leads
 // and no entry is committed before it is.
 func (b *backlog) StoreLogs(logs []*raft.Log) error {
-	if b.mayWait(logs) && b.take(logs) {
+	if b.owner.MayFlushLater(logs) && b.take(logs) {
 		return nil
 	}
 	if err := b.drain(); err != nil {
 		return err
 	}
-	return b.LogStore.StoreLogs(logs)
+	return b.write(logs, false)
 }
 
-// mayWait says whether these entries need a follower's answer to be committed, and all those before
-// them.
-func (b *backlog) mayWait(logs []*raft.Log) bool {
-	servers, leads := b.leading()
-	if !leads || b.onlyVoter(servers) {
-		return false
+// write writes entries to the log and tells the owner.
+func (b *backlog) write(logs []*raft.Log, later bool) error {
+	start := time.Now()
+	err := b.LogStore.StoreLogs(logs)
+	if err == nil && len(logs) > 0 {
+		b.owner.Written(logs, start, later)
 	}
-	return !slices.ContainsFunc(logs, func(l *raft.Log) bool {
-		return l.Type == raft.LogConfiguration && b.onlyVoter(raft.DecodeConfiguration(l.Data).Servers)
-	})
-}
-
-// onlyVoter says whether nobody else has a vote.
-func (b *backlog) onlyVoter(servers []raft.Server) bool {
-	return !slices.ContainsFunc(servers, func(s raft.Server) bool { return s.Suffrage == raft.Voter && s.ID != b.self })
+	return err
 }
 
 // take takes entries to be written later, if there is room and no write has failed.
@@ -121,7 +106,10 @@ func (b *backlog) take(logs []*raft.Log) bool {
 		return false
 	}
 	b.logs = append(b.logs, logs...)
-	signal(b.wake)
+	select {
+	case b.wake <- struct{}{}:
+	default: // it is awake
+	}
 	return true
 }
 
@@ -141,14 +129,10 @@ func (b *backlog) flushLoop() {
 				return
 			}
 		}
-		last := logs[len(logs)-1]
 		runtime.Gosched() // the goroutines that send them to followers run first
-		err := b.LogStore.StoreLogs(logs)
-		// The notices that wrote has sent are not waited for by this member's clients: Go runs the
+		// This member's clients do not wait for the commit notices that Written sends: Go runs the
 		// goroutine that was readied last first, so they go out behind the answers that wait below.
-		if err == nil && b.wrote != nil && last.Type == raft.LogCommand {
-			b.wrote(last.Index, last.Term)
-		}
+		err := b.write(logs, true)
 		b.mu.Lock()
 		if err == nil {
 			b.logs = slices.Delete(b.logs, 0, len(logs))
@@ -160,7 +144,7 @@ func (b *backlog) flushLoop() {
 		}
 		b.mu.Unlock()
 		if err != nil {
-			b.failed()
+			b.owner.FlushFailed()
 			return
 		}
 	}

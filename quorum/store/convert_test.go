@@ -1,4 +1,4 @@
-package quorum
+package store
 
 import (
 	"errors"
@@ -20,7 +20,7 @@ var otherKind = map[LogKind]LogKind{LogWAL: LogBolt, LogBolt: LogWAL}
 func TestLogOfTheOtherKindIsRefused(t *testing.T) {
 	for _, kind := range []LogKind{LogWAL, LogBolt} {
 		dir, p := busyLog(t, kind)
-		_, err := OpenStores(dir, dir, otherKind[kind])
+		_, err := Open(dir, dir, otherKind[kind])
 		if !errors.Is(err, ErrLogKind) || !strings.Contains(err.Error(), "log convert") || !strings.Contains(err.Error(), "logStore="+string(kind)) {
 			t.Errorf("%s: %v", kind, err)
 		}
@@ -35,7 +35,7 @@ func TestLogIsConverted(t *testing.T) {
 	for to, from := range otherKind {
 		dir, p := busyLog(t, from)
 		for range 2 { // the second time there is nothing to do
-			if _, err := ConvertLog(dir, to); err != nil {
+			if _, err := Convert(dir, to); err != nil {
 				t.Fatal(err)
 			}
 			s, err := openLog(dir, to, smallSegment)
@@ -60,7 +60,7 @@ func TestLogIsConverted(t *testing.T) {
 func TestEmptiedLogIsConverted(t *testing.T) {
 	dir, p := busyLog(t, LogWAL)
 	for _, kind := range []LogKind{LogWAL, LogBolt, LogWAL} {
-		if _, err := ConvertLog(dir, kind); err != nil {
+		if _, err := Convert(dir, kind); err != nil {
 			t.Fatal(err)
 		}
 		s, err := openLog(dir, kind, smallSegment)
@@ -114,7 +114,7 @@ func TestConversionIsCutShort(t *testing.T) {
 		if err := errors.Join(p.kept(s), s.Close()); err != nil {
 			t.Error(err)
 		}
-		if _, err := ConvertLog(dir, to); err != nil {
+		if _, err := Convert(dir, to); err != nil {
 			t.Fatal(err)
 		}
 		if expectKeptOrRefused(t, "converted after all", dir, to, p) {
@@ -214,7 +214,7 @@ func TestWatermark(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	if _, err := OpenStores(dir, dir, LogBolt); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "entry 2 was there") {
+	if _, err := Open(dir, dir, LogBolt); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "entry 2 was there") {
 		t.Errorf("opened without entry 2: %v", err)
 	}
 }

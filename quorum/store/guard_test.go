@@ -1,4 +1,4 @@
-package quorum
+package store
 
 import (
 	"errors"
@@ -23,10 +23,10 @@ func TestWantOfDescriptorsIsLikeAFullDisk(t *testing.T) {
 	if isFull(&fs.PathError{Op: "sync", Path: "x", Err: syscall.EMFILE}) {
 		t.Error("a sync that fails does not end the member")
 	}
-	var fatal error
-	g := &guardedStore{LogStore: failingLog{fmt.Errorf("%w: %w", wal.ErrNoSegment, open)}, fatal: func(err error) { fatal = err }}
-	if g.StoreLogs(nil) == nil || !errors.Is(fatal, ErrDiskFull) || !IsStarved(fatal) {
-		t.Errorf("it ends with %v", fatal)
+	owner := &fakeOwner{}
+	g := newGuard(failingLog{fmt.Errorf("%w: %w", wal.ErrNoSegment, open)}, nil, owner)
+	if g.StoreLogs(nil) == nil || len(owner.writeFailed) != 1 || !errors.Is(owner.writeFailed[0], ErrDiskFull) || !IsStarved(owner.writeFailed[0]) {
+		t.Errorf("it ends with %v", owner.writeFailed)
 	}
 }
 
@@ -34,21 +34,20 @@ func TestWantOfDescriptorsIsLikeAFullDisk(t *testing.T) {
 // be written: neither entries, nor a truncation of the log, nor a vote or a term.
 func TestNothingIsWrittenAfterAFailedRead(t *testing.T) {
 	store, disk := raft.NewInmemStore(), simdisk.New()
-	g := &guardedStore{LogStore: store, Stable: disk, fatal: func(err error) { t.Error(err) },
-		released: make(chan struct{})}
+	owner := &fakeOwner{}
+	g := newGuard(store, disk, owner)
 	if err := errors.Join(g.StoreLog(&raft.Log{Index: 1, Term: 1}), g.SetUint64([]byte("term"), 1)); err != nil {
 		t.Fatal(err)
 	}
-	var poisoned error
-	reads := &guardedReads{LogStore: failingLog{syscall.EIO}, guard: g, poison: func(err error) { poisoned = err }}
+	reads := &reads{LogStore: failingLog{syscall.EIO}, guard: g}
 	var entry raft.Log
-	if err := reads.GetLog(1, &entry); !errors.Is(err, syscall.EIO) || poisoned != nil {
-		t.Fatalf("before raft runs: %v, poisoned: %v", err, poisoned)
+	if err := reads.GetLog(1, &entry); !errors.Is(err, syscall.EIO) || owner.readFailed != nil {
+		t.Fatalf("before raft runs: %v, the owner is told %v", err, owner.readFailed)
 	}
 	g.started.Store(true)
 	close(g.released)
-	if err := reads.GetLog(1, &entry); err != nil || entry.Type != raft.LogNoop || !errors.Is(poisoned, syscall.EIO) {
-		t.Fatalf("read: %v, %+v; poisoned: %v", err, entry, poisoned)
+	if err := reads.GetLog(1, &entry); err != nil || entry.Type != raft.LogNoop || !errors.Is(owner.readFailed, syscall.EIO) {
+		t.Fatalf("read: %v, %+v; the owner is told %v", err, entry, owner.readFailed)
 	}
 	for what, err := range map[string]error{
 		"entry":      g.StoreLog(&raft.Log{Index: 2, Term: 1}),
@@ -58,6 +57,9 @@ func TestNothingIsWrittenAfterAFailedRead(t *testing.T) {
 		if !errors.Is(err, errBroken) {
 			t.Errorf("%s: %v", what, err)
 		}
+	}
+	if len(owner.writeFailed) > 0 {
+		t.Errorf("a failed write is reported: %v", owner.writeFailed)
 	}
 	_ = g.SetUint64([]byte("term"), 2)
 	last, _ := store.LastIndex()
@@ -92,8 +94,9 @@ func TestFailingDiskFailsTheStart(t *testing.T) {
 	rc.LocalID, rc.LogLevel = "1", "off"
 	_, transport := raft.NewInmemTransport("1")
 	start := func(log raft.LogStore, stable Stable) error {
-		guard := &guardedStore{LogStore: log, Stable: stable, fatal: func(error) {}, released: make(chan struct{})}
-		lib, err := newRaft(rc, fsm{}, &guardedReads{LogStore: log, guard: guard}, raft.NewInmemSnapshotStore(), transport)
+		guard := newGuard(log, stable, &fakeOwner{})
+		rs := &RaftStore{stores: &Stores{Snapshots: raft.NewInmemSnapshotStore()}, guard: guard, reads: &reads{LogStore: log, guard: guard}}
+		lib, err := rs.NewRaft(rc, struct{ raft.FSM }{}, transport)
 		if lib != nil {
 			t.Error("raft runs")
 		}

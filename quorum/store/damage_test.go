@@ -1,4 +1,4 @@
-package quorum
+package store
 
 import (
 	"bufio"
@@ -451,7 +451,7 @@ func onlyFile(t *testing.T, dir, pattern string) string {
 
 func TestDamagedSnapshotIsRefusedOrTheSame(t *testing.T) {
 	dir := grown(t)
-	stores, err := OpenStores(dir, dir, "")
+	stores, err := Open(dir, dir, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -483,7 +483,7 @@ func TestDamagedSnapshotIsRefusedOrTheSame(t *testing.T) {
 			if err := os.WriteFile(path, b, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			stores, err := OpenStores(dir, dir, "")
+			stores, err := Open(dir, dir, "")
 			if err != nil {
 				if !strings.Contains(err.Error(), "snapshots/"+want.ID) || !errors.Is(err, ErrDamaged) {
 					t.Fatalf("byte %d of %s: %v", at, pattern, err)

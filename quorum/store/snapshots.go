@@ -1,4 +1,4 @@
-package quorum
+package store
 
 import (
 	"bytes"
@@ -15,9 +15,6 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
-
-	"lockkeeper/wire"
-	"lockkeeper/znode"
 )
 
 const (
@@ -351,57 +348,53 @@ func (n snapshotName) parse() (parts [3]uint64, ok bool) {
 	return parts, k == 3 && err != nil
 }
 
-// savedSnapshot is the newest snapshot on this member's disk; zero if there is none.
-type savedSnapshot struct {
-	zxid wire.Zxid
-	at   time.Time
+// Snapshot is a finished snapshot.
+type Snapshot struct {
+	*raft.SnapshotMeta
+	Name string    // what messages call it: its folder
+	At   time.Time // when it was taken; zero if the store does not say
+	from raft.SnapshotStore
 }
 
-// LastSnapshot returns the zxid of the newest snapshot on this member's disk, and when it was
-// taken; 0 and the zero time if there is none.
-func (r *Replica) LastSnapshot() (wire.Zxid, time.Time) {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	return r.newest.zxid, r.newest.at
-}
-
-// loadSnapshot restores the newest snapshot, and returns when it was taken; an empty store and the
-// zero time when there is none.
-func loadSnapshot(snaps raft.SnapshotStore) (_ *znode.Store, at time.Time, _ error) {
-	list, err := snaps.List()
+// Newest returns the newest snapshot; nil if there is none.
+func (s *Stores) Newest() (*Snapshot, error) {
+	list, err := s.Snapshots.List()
 	if err != nil {
-		return nil, at, fmt.Errorf("quorum: list snapshots: %w", err)
+		return nil, fmt.Errorf("quorum: list snapshots: %w", err)
 	}
 	if len(list) == 0 {
-		return znode.New(), at, nil
+		return nil, nil
 	}
-	name := list[0].ID
-	if files, ok := snaps.(*snapshotFiles); ok {
-		name = filepath.Join(files.dir, name)
+	n := &Snapshot{SnapshotMeta: list[0], Name: list[0].ID, from: s.Snapshots}
+	if files, ok := s.Snapshots.(*snapshotFiles); ok {
+		n.Name = filepath.Join(files.dir, n.ID)
 	}
-	_, r, err := snaps.Open(list[0].ID)
-	if err != nil {
-		return nil, at, fmt.Errorf("quorum: open snapshot %s: %w", name, err)
+	if parts, ok := snapshotName(n.ID).parse(); ok {
+		n.At = time.UnixMilli(int64(parts[2]))
 	}
-	defer r.Close()
-	store, err := znode.Restore(r)
-	if err != nil {
-		return nil, at, fmt.Errorf("quorum: restore snapshot %s: %w", name, unreadable(err))
-	}
-	if parts, ok := snapshotName(list[0].ID).parse(); ok {
-		at = time.UnixMilli(int64(parts[2]))
-	}
-	return store, at, nil
+	return n, nil
 }
 
-// unreadable is an error of package znode about stored bytes as one of this package: ErrFormat,
-// ErrDamaged, or err itself.
-func unreadable(err error) error {
-	switch {
-	case errors.Is(err, znode.ErrNewer):
-		return fmt.Errorf("%w: %w", ErrFormat, err)
-	case errors.Is(err, znode.ErrDamaged):
-		return fmt.Errorf("%w: %w", ErrDamaged, err)
+// Open verifies the snapshot and returns its state. Errors name it.
+func (n *Snapshot) Open() (io.ReadCloser, error) {
+	_, r, err := n.from.Open(n.ID)
+	if err != nil {
+		return nil, fmt.Errorf("quorum: open snapshot %s: %w", n.Name, err)
 	}
-	return err
+	return r, nil
+}
+
+// WriteSnapshot writes a state as the snapshot of an index and a term. It is durable when
+// WriteSnapshot returns nil.
+func (s *Stores) WriteSnapshot(members raft.Configuration, index, term uint64, state io.WriterTo) error {
+	// The library also writes the members in an old format, which asks the transport for names.
+	_, transport := raft.NewInmemTransport("")
+	sink, err := s.Snapshots.Create(raft.SnapshotVersionMax, index, term, members, 1, transport)
+	if err != nil {
+		return err
+	}
+	if _, err := state.WriteTo(sink); err != nil {
+		return errors.Join(err, sink.Cancel())
+	}
+	return sink.Close()
 }

@@ -1,4 +1,4 @@
-package quorum
+package store
 
 import (
 	"fmt"
@@ -18,14 +18,14 @@ type Stable interface {
 
 // The keys of raft's values.
 var (
-	keyTerm          = []byte("CurrentTerm")
+	keyTerm          = []byte(Term)
 	keyVoteTerm      = []byte("LastVoteTerm")
 	keyVoteCandidate = []byte("LastVoteCand")
 )
 
 // setTerm saves raft's term. Errors: the saved term is higher, so the member may have voted or
 // acknowledged entries in it; those of the store.
-func (g *guardedStore) setTerm(term uint64) error {
+func (g *guard) setTerm(term uint64) error {
 	saved, err := storedNumber(g.Stable, keyTerm)
 	if err == nil && term < saved {
 		err = fmt.Errorf("the term falls from %d to %d", saved, term)
@@ -38,7 +38,7 @@ func (g *guardedStore) setTerm(term uint64) error {
 
 // setVote saves a vote. Errors: it contradicts the saved term or the saved vote; those of the
 // store.
-func (g *guardedStore) setVote(term uint64, candidate []byte) error {
+func (g *guard) setVote(term uint64, candidate []byte) error {
 	saved, err := storedNumber(g.Stable, keyTerm)
 	if err != nil {
 		return err

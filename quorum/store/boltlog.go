@@ -1,4 +1,4 @@
-package quorum
+package store
 
 import (
 	"encoding/binary"
@@ -179,7 +179,7 @@ const deleteStep = 1000
 func (l *boltLog) DeleteRange(lo, hi uint64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	first, last, err := logBounds(l)
+	first, last, err := Bounds(l)
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package quorum
+package store
 
 import (
 	"cmp"
@@ -12,12 +12,12 @@ import (
 	"lockkeeper/quorum/wal"
 )
 
-// ConvertLog moves the log of a stopped member, in logDir, into the other kind, and says from where
+// Convert moves the log of a stopped member, in logDir, into the other kind, and says from where
 // to where. Nothing is done if it is of that kind already. What makes the new form count is the
 // manifest of the segments in raft.db, one transaction; a conversion that is cut short leaves the
 // log in one of the two forms, whole, and what there is of the other one is removed at the next
 // start. The disk needs room for the log twice.
-func ConvertLog(logDir string, to LogKind) (string, error) {
+func Convert(logDir string, to LogKind) (string, error) {
 	to = cmp.Or(to, LogWAL)
 	if err := to.Validate(); err != nil {
 		return "", fmt.Errorf("quorum: convert log: its kind %w", err)
@@ -52,7 +52,7 @@ func (s *storedLog) convert(to LogKind) error {
 
 // toSegments moves the log from raft.db into segments.
 func (s *storedLog) toSegments() error {
-	first, last, err := logBounds(s.entries)
+	first, last, err := Bounds(s.entries)
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func (s *storedLog) toSegments() error {
 
 // toFile moves the log from segments into raft.db.
 func (s *storedLog) toFile() error {
-	first, last, err := logBounds(s.entries)
+	first, last, err := Bounds(s.entries)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package quorum
+package store
 
 import "os"
 
