@@ -257,8 +257,8 @@ func (r *Replica) endChange(ctx context.Context, c *znode.Change, code wire.Code
 	} else {
 		r.log.Warn("members not changed", "code", code, "why", why)
 	}
-	cmd := &znode.Command{Kind: znode.KindReconfigured, Session: c.Session, Generation: c.Generation, Seq: c.Seq,
-		TimeoutMs: int32(code), Body: []byte(why)}
+	cmd := &znode.Command{Session: c.Session, Generation: c.Generation, Seq: c.Seq,
+		Body: &znode.Reconfigured{Code: code, Why: why}}
 	if r.ProposeOnce(ctx, cmd) != nil {
 		return
 	}

@@ -110,11 +110,11 @@ func (r *Replica) beginLeadership(ctx context.Context) {
 	r.stateMu.Unlock()
 	if unnamed {
 		// The next leader does the same if it is lost with the leadership.
-		_ = r.ProposeOnce(ctx, &znode.Command{Kind: znode.KindCluster, Body: znode.AppendCluster(nil, r.roster.Cluster())})
+		_ = r.ProposeOnce(ctx, &znode.Command{Body: &znode.NameCluster{ID: r.roster.Cluster()}})
 	}
 	if propose {
 		// Lost with the leadership at worst, and then the next leader does the same.
-		_ = r.ProposeOnce(ctx, &znode.Command{Kind: znode.KindMembers, Body: []byte(r.cfg.ConfigText)})
+		_ = r.ProposeOnce(ctx, &znode.Command{Body: &znode.SetMembers{Text: r.cfg.ConfigText}})
 	}
 	r.membersMayDiffer()
 }

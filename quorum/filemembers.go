@@ -65,8 +65,8 @@ func (r *Replica) adoptFile(ctx context.Context, ch *changer) (pause time.Durati
 	}
 	r.log.Warn("the members change to those of the configuration files: a majority of the members and all new ones have the same "+
 		"server lines", "new", adds, "gone", drops, "same", change.agree)
-	_ = r.ProposeOnce(ctx, &znode.Command{Kind: znode.KindMembers, Seq: uint64(r.cfg.Now().UnixNano()) | 1<<63,
-		Body: []byte(r.cfg.ConfigText)})
+	_ = r.ProposeOnce(ctx, &znode.Command{Seq: uint64(r.cfg.Now().UnixNano()) | 1<<63,
+		Body: &znode.ChangeMembers{Text: r.cfg.ConfigText}})
 	return filePause
 }
 

@@ -127,7 +127,7 @@ func (r *Replica) poison(err error) {
 // commandApplied runs after each command, inside the critical section.
 func (r *Replica) commandApplied(c *znode.Command, res *znode.Result) {
 	r.cfg.Listener.Applied(r.store, c, res)
-	if res.Deferred || c.Kind >= znode.KindMembers && c.Kind <= znode.KindReconfigured {
+	if res.Deferred || c.Kind() >= znode.KindMembers && c.Kind() <= znode.KindReconfigured {
 		r.membersMayDiffer()
 	}
 	if res.Status != znode.Gap {
