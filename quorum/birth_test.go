@@ -29,7 +29,7 @@ func (c *cluster) takenIn(i int) {
 				continue
 			}
 			of := peer.DisksOf(r.servers(), MemberID(i+1))
-			if _, leads := r.settledTerm(); leads && len(of) == 1 && of[0].ID == c.reps[i].self {
+			if _, leads := r.leadership.settledTerm(); leads && len(of) == 1 && of[0].ID == c.reps[i].self {
 				c.settle()
 				return
 			}

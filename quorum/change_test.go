@@ -111,12 +111,12 @@ func (c *cluster) settle() string {
 			if r == nil || c.cut[i] {
 				continue
 			}
-			if _, leads := r.settledTerm(); !leads {
+			if _, leads := r.leadership.settledTerm(); !leads {
 				continue
 			}
-			r.mu.RLock()
-			busy := r.store.Change() != nil
-			r.mu.RUnlock()
+			r.state.mu.RLock()
+			busy := r.state.store.Change() != nil
+			r.state.mu.RUnlock()
 			if got := c.counted(i); !busy && got == c.agreed(i) {
 				return got
 			}
@@ -304,7 +304,7 @@ func TestTransferToAVoterThatTakesNothing(t *testing.T) {
 		c.recs[l].result(t, c.propose(l, createSession(9)))
 		time.Sleep(30 * time.Second) // by now the leader only tries now and then
 		for range 4 {
-			if err := c.reps[l].transferTo(MemberID(to + 1)); err == nil {
+			if err := c.reps[l].leadership.transferTo(MemberID(to + 1)); err == nil {
 				t.Fatal("transferred to one that is cut off")
 			}
 		}

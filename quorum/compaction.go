@@ -9,6 +9,9 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"lockkeeper/wire"
+	"lockkeeper/znode"
 )
 
 // compaction decides when the next snapshot is taken, and how many entries stay in the log behind
@@ -106,15 +109,15 @@ func (c *compaction) keep(maxBytes int64) uint64 {
 }
 
 // grownLocked records that an entry was applied.
-func (r *Replica) grownLocked(commands, bytes int) {
-	r.compaction.add(commands, bytes)
-	r.fullLocked()
+func (s *state) grownLocked(commands, bytes int) {
+	s.compaction.add(commands, bytes)
+	s.fullLocked()
 }
 
 // fullLocked wakes the snapshot loop if a snapshot is due.
-func (r *Replica) fullLocked() {
-	if r.compaction.due() {
-		signal(r.full)
+func (s *state) fullLocked() {
+	if s.compaction.due() {
+		signal(s.full)
 	}
 }
 
@@ -122,33 +125,32 @@ func (r *Replica) fullLocked() {
 const snapshotRetry = time.Minute
 
 // snapshotLoop has a snapshot taken, and the log compacted, when one is due.
-func (r *Replica) snapshotLoop(ctx context.Context) {
-	defer r.wg.Done()
+func (s *state) snapshotLoop(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-r.full:
+		case <-s.full:
 		}
-		r.mu.RLock()
-		due, keep := r.compaction.due() && !r.store.Restoring(), r.compaction.keep(r.cfg.TrailingBytes)
-		r.mu.RUnlock()
+		s.mu.RLock()
+		due, keep := s.compaction.due() && !s.store.Restoring(), s.compaction.keep(s.cfg.TrailingBytes)
+		s.mu.RUnlock()
 		if !due {
 			continue // a signal from before the newest one, or during a restore: its end follows
 		}
-		rc := r.raft.ReloadableConfig()
+		rc := s.raft.ReloadableConfig()
 		rc.TrailingLogs = keep
-		err := r.raft.ReloadConfig(rc)
+		err := s.raft.ReloadConfig(rc)
 		if err == nil {
-			err = r.raft.Snapshot().Error()
+			err = s.raft.Snapshot().Error()
 		}
 		if err != nil && !errors.Is(err, raft.ErrNothingNewToSnapshot) && !errors.Is(err, raft.ErrRaftShutdown) {
-			r.log.Warn("no snapshot taken, the log goes on growing", "err", err)
+			s.log.Warn("no snapshot taken, the log goes on growing", "err", err)
 			sleep(ctx, snapshotRetry)
-			r.mu.Lock()
-			r.compaction.retry()
-			r.fullLocked()
-			r.mu.Unlock()
+			s.mu.Lock()
+			s.compaction.retry()
+			s.fullLocked()
+			s.mu.Unlock()
 		}
 	}
 }
@@ -159,9 +161,9 @@ type SnapshotInfo struct {
 	Bytes int64
 }
 
-// Snapshot returns the newest snapshot, zero if there is none.
-func (r *Replica) Snapshot() (info SnapshotInfo, err error) {
-	newest, err := r.cfg.Stores.Newest()
+// newestSnapshot returns the newest snapshot, zero if there is none.
+func (s *state) newestSnapshot() (info SnapshotInfo, err error) {
+	newest, err := s.cfg.Stores.Newest()
 	if err == nil && newest != nil {
 		info = SnapshotInfo{Index: newest.Index, Bytes: newest.Size}
 	}
@@ -170,8 +172,8 @@ func (r *Replica) Snapshot() (info SnapshotInfo, err error) {
 
 // TakeSnapshot writes a snapshot now, and compacts the log. If nothing has been applied since the
 // newest one, that is returned.
-func (r *Replica) TakeSnapshot(ctx context.Context) (SnapshotInfo, error) {
-	f := r.raft.Snapshot()
+func (s *state) TakeSnapshot(ctx context.Context) (SnapshotInfo, error) {
+	f := s.raft.Snapshot()
 	done := make(chan error, 1)
 	go func() { done <- f.Error() }()
 	select {
@@ -179,8 +181,72 @@ func (r *Replica) TakeSnapshot(ctx context.Context) (SnapshotInfo, error) {
 		if err != nil && !errors.Is(err, raft.ErrNothingNewToSnapshot) {
 			return SnapshotInfo{}, fmt.Errorf("quorum: take a snapshot: %w", err)
 		}
-		return r.Snapshot()
+		return s.newestSnapshot()
 	case <-ctx.Done():
 		return SnapshotInfo{}, fmt.Errorf("quorum: take a snapshot: it goes on, %w", ctx.Err())
 	}
+}
+
+// savedSnapshot is the newest snapshot on this member's disk; zero if there is none.
+type savedSnapshot struct {
+	zxid wire.Zxid
+	at   time.Time
+}
+
+// LastSnapshot returns the zxid of the newest snapshot on this member's disk, and when it was
+// taken; 0 and the zero time if there is none.
+func (s *state) LastSnapshot() (wire.Zxid, time.Time) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.newest.zxid, s.newest.at
+}
+
+// Snapshot implements raft.FSM.
+func (s *state) Snapshot() (raft.FSMSnapshot, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.poisoned.Load(); err != nil {
+		return nil, *err
+	}
+	if s.passedIndex < s.replayedIndex.Load() || s.store.Restoring() {
+		// Raft would take this state for an earlier one; or a part of it is in the log only.
+		return nil, raft.ErrNothingNewToSnapshot
+	}
+	s.compaction.restart(s.store.Counts().DataSizeBytes)
+	return &snapshot{snap: s.store.Snapshot(), state: s}, nil
+}
+
+// snapshot writes one point in time of the state while entries go on being applied.
+type snapshot struct {
+	snap  *znode.Snapshot
+	state *state
+}
+
+// Persist implements raft.FSMSnapshot.
+func (s *snapshot) Persist(sink raft.SnapshotSink) error {
+	start := time.Now()
+	n, err := s.snap.WriteTo(sink)
+	if err == nil {
+		err = sink.Close()
+	}
+	if err != nil {
+		_ = sink.Cancel()
+		s.state.measures.NoSnapshots.Add(1)
+		// The log is still complete, so nothing is lost; the next try may succeed.
+		s.state.log.Error("snapshot failed", "err", err)
+		return fmt.Errorf("quorum: write snapshot: %w", err)
+	}
+	s.state.mu.Lock()
+	s.state.newest = savedSnapshot{s.snap.Zxid(), s.state.cfg.Now()}
+	s.state.mu.Unlock()
+	s.state.measures.Snapshots.ObserveSince(start)
+	s.state.log.Info("snapshot taken", "id", sink.ID(), "bytes", n, "took", time.Since(start).Round(time.Millisecond))
+	return nil
+}
+
+// Release implements raft.FSMSnapshot.
+func (s *snapshot) Release() {
+	s.state.mu.Lock()
+	defer s.state.mu.Unlock()
+	s.snap.Release()
 }

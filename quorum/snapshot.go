@@ -6,23 +6,8 @@ import (
 	"time"
 
 	"lockkeeper/quorum/store"
-	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
-
-// savedSnapshot is the newest snapshot on this member's disk; zero if there is none.
-type savedSnapshot struct {
-	zxid wire.Zxid
-	at   time.Time
-}
-
-// LastSnapshot returns the zxid of the newest snapshot on this member's disk, and when it was
-// taken; 0 and the zero time if there is none.
-func (r *Replica) LastSnapshot() (wire.Zxid, time.Time) {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	return r.newest.zxid, r.newest.at
-}
 
 // loadSnapshot restores the newest snapshot, and returns when it was taken; an empty store and the
 // zero time when there is none.

@@ -7,7 +7,7 @@ import (
 )
 
 // signal puts a token into c, which has room for one, unless one is there.
-func signal(c chan struct{}) {
+func signal(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:
