@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -394,6 +395,7 @@ func TestLiveRecipesExpire(t *testing.T) {
 		}
 		awaitMembers(t, ctx, other, path+"/election", 2)
 		awaitMembers(t, ctx, other, path+"/enter", 1)
+		awaitWatches(t, ctx, s, path+"/barrier", path+"/queue/entries", path+"/watched", path+"/observed")
 
 		release := p.hold() // or the client comes back before the session is closed
 		defer release()
@@ -461,13 +463,34 @@ func waitingCalls(ctx context.Context, s *Session, path string) map[string]func(
 			return err
 		},
 		"observe": func() error {
-			for _, err := range NewElection(s, path+"/election", ElectionOptions{}).Observe(ctx) {
+			for _, err := range NewElection(s, path+"/observed", ElectionOptions{}).Observe(ctx) {
 				if err != nil {
 					return err
 				}
 			}
 			return nil
 		},
+	}
+}
+
+// awaitWatches waits until a Session watches all of these nodes.
+func awaitWatches(t *testing.T, ctx context.Context, s *Session, paths ...string) {
+	t.Helper()
+	for tick := time.Tick(time.Millisecond); ; {
+		s.mu.Lock()
+		watched := make(map[string]bool)
+		for key := range s.watches {
+			watched[key.path] = true
+		}
+		s.mu.Unlock()
+		if !slices.ContainsFunc(paths, func(p string) bool { return !watched[p] }) {
+			return
+		}
+		select {
+		case <-tick:
+		case <-ctx.Done():
+			t.Fatalf("watches %v, want %v", slices.Sorted(maps.Keys(watched)), paths)
+		}
 	}
 }
 

@@ -185,7 +185,7 @@ func TestUnknownOutcome(t *testing.T) {
 					if op != "multi" {
 						return faultNone
 					}
-					conns[0].hook = nil
+					c.with(func() { conns[0].hook = nil })
 					go c.with(conns[0].expireLocked)
 					return what
 				}
@@ -252,19 +252,20 @@ func TestQueueTakeExpires(t *testing.T) {
 		if err := q.Put(t.Context(), Entry{Data: []byte("x")}); err != nil {
 			t.Fatal(err)
 		}
+		synctest.Wait() // Put deletes its tag in the background
 		looked, expired := false, false
-		conns[0].hook = func(_ int, op, path string) fault {
-			looked = op == "get" && strings.HasPrefix(path, "/q/entries/")
-			return faultNone
-		}
-		conns[0].reply = func(string) {
-			if looked && !expired {
-				expired = true
-				c.mu.Lock()
-				conns[0].expireLocked()
-				c.mu.Unlock()
+		c.with(func() {
+			conns[0].hook = func(_ int, op, path string) fault {
+				looked = op == "get" && strings.HasPrefix(path, "/q/entries/")
+				return faultNone
 			}
-		}
+			conns[0].reply = func(string) {
+				if looked && !expired {
+					expired = true
+					c.with(conns[0].expireLocked)
+				}
+			}
+		})
 		if it, err := q.Take(t.Context()); !errors.Is(err, ErrExpired) || !expired {
 			t.Errorf("Take = %v, %v, want ErrExpired", it, err)
 		}

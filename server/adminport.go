@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"lockkeeper/quorum"
-	"lockkeeper/server/admin"
+	"lockkeeper/server/ops/admin"
 	"lockkeeper/server/zoocfg"
 	"lockkeeper/session"
 	"lockkeeper/wire"

@@ -7,6 +7,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"lockkeeper/server/datadir"
+	"lockkeeper/server/offline"
 )
 
 // A check of the configuration says what a start would make of the data directory, and changes
@@ -24,7 +27,7 @@ func TestCheckData(t *testing.T) {
 	check := func(cfg Config) string {
 		t.Helper()
 		before := filesBelow(t, dir)
-		notices, err := CheckData(cfg)
+		notices, err := offline.CheckData(cfg)
 		text := fmt.Sprint(err)
 		for _, n := range notices {
 			text += "\n" + n.String()
@@ -47,7 +50,7 @@ func TestCheckData(t *testing.T) {
 			t.Fatal(err)
 		}
 		await(t, "a leader", s.Serving)
-		notices, err := CheckData(cfg)
+		notices, err := offline.CheckData(cfg)
 		expect("while it runs", fmt.Sprint(notices, err), "is in use by a process")
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
@@ -65,12 +68,12 @@ func TestCheckData(t *testing.T) {
 	expect("a cluster", check(cfg), "")
 	expect("a cluster, alone", check(alone("")), "its server lines are missing")
 	expect("another number", check(cluster(2, "server.2=127.0.0.1:3:4\n")), "the votes of member 1, and this is member 2")
-	if err := os.MkdirAll(filepath.Join(data, zooKeeperDir), 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Join(data, datadir.ZooKeeperDir), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	writeFile(t, filepath.Join(data, zooKeeperDir, "log.1"), "")
+	writeFile(t, filepath.Join(data, datadir.ZooKeeperDir, "log.1"), "")
 	expect("ZooKeeper's files beside", check(cluster(1, "")), "which are not read")
-	raftDB := filepath.Join(data, logFile)
+	raftDB := filepath.Join(data, datadir.LogFile)
 	b, err := os.ReadFile(raftDB)
 	if err != nil {
 		t.Fatal(err)

@@ -1,10 +1,8 @@
 package server
 
 import (
-	"cmp"
 	"strconv"
 
-	"lockkeeper/quorum"
 	"lockkeeper/server/zoocfg"
 	"lockkeeper/znode"
 )
@@ -32,11 +30,4 @@ func ParseConfigText(text string) (members []Member, version string, err error) 
 	}
 	ms, v, err := znode.ParseConfigText(text)
 	return ms, strconv.FormatUint(uint64(v), 16), err
-}
-
-// ConvertLog converts the log of a stopped member to a kind, that of cfg.LogStore if to is empty.
-// The text says from where to where. See quorum.ConvertLog.
-func ConvertLog(cfg Config, to string) (string, error) {
-	return quorum.ConvertLog(cmp.Or(cfg.DataLogDir, cfg.DataDir, zoocfg.DefaultDataDir),
-		cmp.Or(quorum.LogKind(to), cfg.LogStore))
 }

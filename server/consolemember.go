@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"lockkeeper/quorum"
-	"lockkeeper/server/console"
-	"lockkeeper/server/console/web"
+	"lockkeeper/server/ops/console"
+	"lockkeeper/server/ops/console/web"
 	"lockkeeper/session"
 	"lockkeeper/wire"
 	"lockkeeper/znode"

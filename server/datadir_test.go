@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"lockkeeper/quorum"
+	"lockkeeper/server/datadir"
 )
 
 // Each directory that is created is made durable in its parent, the uppermost first.
@@ -23,19 +24,19 @@ func TestNewDirectoriesAreDurable(t *testing.T) {
 	}
 	path := filepath.Join(root, "a", "b", "c")
 	want := []string{root, filepath.Join(root, "a"), filepath.Join(root, "a", "b")}
-	if err := makeDirs(path, sync); err != nil || !slices.Equal(synced, want) {
+	if err := datadir.MakeAll(path, sync); err != nil || !slices.Equal(synced, want) {
 		t.Errorf("synced %q, want %q: %v", synced, want, err)
 	}
 	if info, err := os.Stat(path); err != nil || !info.IsDir() {
 		t.Errorf("%s is no directory: %v", path, err)
 	}
 	synced = nil
-	if err := makeDirs(path, sync); err != nil || synced != nil {
+	if err := datadir.MakeAll(path, sync); err != nil || synced != nil {
 		t.Errorf("what existed was synced: %q, %v", synced, err)
 	}
 	broken := errors.New("broken")
 	for range 2 { // the second start does not take the directory of the first for durable
-		if err := makeDirs(filepath.Join(root, "d"), func(string) error { return broken }); !errors.Is(err, broken) {
+		if err := datadir.MakeAll(filepath.Join(root, "d"), func(string) error { return broken }); !errors.Is(err, broken) {
 			t.Errorf("a failed sync: %v", err)
 		}
 	}
@@ -45,11 +46,11 @@ func TestNewDirectoriesAreDurable(t *testing.T) {
 func TestStartThatWaitsCanBeEnded(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		d, err := openDataDirs(t.Context(), &Config{DataDir: dir, DataLogDir: dir, Logger: testLogger()})
+		d, err := datadir.Open(t.Context(), &Config{DataDir: dir, DataLogDir: dir, Logger: testLogger()})
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer d.close()
+		defer d.Close()
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, cancel)
 		began := time.Now()
@@ -64,11 +65,11 @@ func TestStartThatWaitsCanBeEnded(t *testing.T) {
 func TestMyIDIsWritten(t *testing.T) {
 	cfg := Config{DataDir: filepath.Join(t.TempDir(), "data")}.WithDefaults()
 	cfg.ID, cfg.WriteMyID = 7, true
-	d, err := openDataDirs(t.Context(), &cfg)
+	d, err := datadir.Open(t.Context(), &cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer d.close()
+	defer d.Close()
 	if text, err := os.ReadFile(filepath.Join(cfg.DataDir, "myid")); string(text) != "7\n" || err != nil {
 		t.Errorf("%q, %v", text, err)
 	}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"lockkeeper/quorum"
+	"lockkeeper/server/datadir"
 	"lockkeeper/server/zoocfg"
 	"lockkeeper/session"
 	"lockkeeper/wire"
@@ -394,7 +395,7 @@ func (s *Server) dirSizes() (dataBytes, logBytes int64) {
 	if s.cfg.Stores != nil {
 		return 0, 0
 	}
-	return sizeOf(s.cfg.DataDir), sizeOf(s.cfg.DataLogDir)
+	return datadir.Size(s.cfg.DataDir), datadir.Size(s.cfg.DataLogDir)
 }
 
 // enviText is the environment as a four-letter word has it.

@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"lockkeeper/internal/simnet"
-	"lockkeeper/server/metrics"
+	"lockkeeper/server/ops/metrics"
 	"lockkeeper/server/zoocfg"
 	"lockkeeper/wire"
 )

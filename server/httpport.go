@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"lockkeeper/quorum"
-	"lockkeeper/server/metrics"
+	"lockkeeper/server/ops/metrics"
 	"lockkeeper/server/zoocfg"
 	"lockkeeper/session"
 	"lockkeeper/wire"

@@ -10,43 +10,17 @@ import (
 	"time"
 
 	"lockkeeper/quorum"
+	"lockkeeper/server/datadir"
+	"lockkeeper/server/offline"
 	"lockkeeper/wire"
 	"lockkeeper/zkdata"
 )
-
-// Of two members Raft elects the one that ZooKeeper would elect, also if one of them has nothing of
-// its epoch yet.
-func TestOrigin(t *testing.T) {
-	var before quorum.Origin
-	for _, test := range []struct {
-		current, accepted int64
-		zxid              wire.Zxid
-		want              quorum.Origin
-	}{
-		{-1, -1, 0, quorum.Origin{StateTerm: 1, Index: 1}},
-		{-1, -1, 0x123, quorum.Origin{StateTerm: 1, Index: 0x123}},
-		{1, 1, 0x1_00000005, quorum.Origin{Term: 1, StateTerm: 1, Index: 0x1_00000005}},
-		{4, 4, 0x4_00000010, quorum.Origin{Term: 4, StateTerm: 4, Index: 0x4_00000010}},
-		{4, 5, 0x4_00000020, quorum.Origin{Term: 5, StateTerm: 4, Index: 0x4_00000020}},
-		{5, 5, 0x4_00000010, quorum.Origin{Term: 5, StateTerm: 5, Index: 0x5_00000000}},
-		{5, 5, 0x5_00000001, quorum.Origin{Term: 5, StateTerm: 5, Index: 0x5_00000001}},
-	} {
-		got := origin(&zkdata.Files{CurrentEpoch: test.current, AcceptedEpoch: test.accepted}, test.zxid)
-		if got != test.want {
-			t.Errorf("epoch %d, zxid %v: %+v, want %+v", test.current, test.zxid, got, test.want)
-		}
-		if got.StateTerm < before.StateTerm || got.StateTerm == before.StateTerm && got.Index <= before.Index {
-			t.Errorf("%+v is not after %+v", got, before)
-		}
-		before = got
-	}
-}
 
 // zooKeeperData is a data directory as ZooKeeper leaves it, with the node /a.
 func zooKeeperData(t *testing.T, more ...*zkdata.Txn) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
-	if err := os.Mkdir(filepath.Join(dir, zooKeeperDir), 0o755); err != nil {
+	if err := os.Mkdir(filepath.Join(dir, datadir.ZooKeeperDir), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	state := zkdata.NewState()
@@ -54,7 +28,7 @@ func zooKeeperData(t *testing.T, more ...*zkdata.Txn) (dir string) {
 	for _, txn := range more {
 		state.Apply(txn)
 	}
-	f, err := os.Create(filepath.Join(dir, zooKeeperDir, "snapshot.5"))
+	f, err := os.Create(filepath.Join(dir, datadir.ZooKeeperDir, "snapshot.5"))
 	if err == nil {
 		err = errors.Join(state.WriteSnapshot(f), f.Close())
 	}
@@ -89,7 +63,7 @@ func TestImportAtStart(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := Import(t.Context(), importConfig(dir), ImportOptions{}); err == nil || !strings.Contains(err.Error(), "already") {
+	if err := offline.Import(t.Context(), importConfig(dir), offline.ImportOptions{}); err == nil || !strings.Contains(err.Error(), "already") {
 		t.Errorf("a second import: %v", err)
 	}
 }
@@ -105,14 +79,14 @@ func TestImportRefusals(t *testing.T) {
 		change func(dir string, cfg *Config)
 		want   string
 	}{
-		"nothing there": {func(dir string, _ *Config) { _ = os.RemoveAll(filepath.Join(dir, zooKeeperDir)) }, "Start this member without an import"},
+		"nothing there": {func(dir string, _ *Config) { _ = os.RemoveAll(filepath.Join(dir, datadir.ZooKeeperDir)) }, "Start this member without an import"},
 		"still running": {func(_ string, cfg *Config) { cfg.ClientAddr = running.Addr().String() }, "stop ZooKeeper on all hosts"},
 		"damaged": {func(dir string, _ *Config) {
-			name := filepath.Join(dir, zooKeeperDir, "snapshot.5")
+			name := filepath.Join(dir, datadir.ZooKeeperDir, "snapshot.5")
 			if err := os.Truncate(name, 100); err != nil {
 				t.Error(err)
 			}
-			f, err := os.Create(filepath.Join(dir, zooKeeperDir, "log.1"))
+			f, err := os.Create(filepath.Join(dir, datadir.ZooKeeperDir, "log.1"))
 			if err != nil {
 				t.Error(err)
 			}
@@ -132,8 +106,8 @@ func TestImportRefusals(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("%v, want %q", err, test.want)
 			}
-			if _, err := os.Stat(filepath.Join(dir, logFile)); err == nil && name != "without being asked" {
-				t.Errorf("%s was made", logFile)
+			if _, err := os.Stat(filepath.Join(dir, datadir.LogFile)); err == nil && name != "without being asked" {
+				t.Errorf("%s was made", datadir.LogFile)
 			}
 		})
 	}
@@ -146,13 +120,13 @@ func TestImportOfTTLNodes(t *testing.T) {
 		Body: &zkdata.Create{Path: "/ttl", ACL: wire.OpenACL, Op: wire.OpCreateTTL, ParentCreates: -1, TTLMs: 1e9}}
 	for key, want := range map[string]string{"": `"/ttl"`, "extendedTypesEnabled=true\n": "/a /ttl", "extendedTypesEnabled=false\n": "/a"} {
 		dir := zooKeeperData(t, ttl)
-		in, err := Inspect(t.Context(), dir, "", 0, nil)
+		in, err := offline.Inspect(t.Context(), dir, "", 0, nil)
 		if err != nil || !strings.Contains(in.Import, "for the 1 TTL nodes zoo.cfg needs extendedTypesEnabled=true") {
 			t.Fatal(in, err)
 		}
 		cfg := mustLoad(t, filepath.Join(t.TempDir(), "zoo.cfg"), "dataDir=%s\nclientPort=%d\n%s", dir, freePort(t), key)
-		_, checked := CheckData(cfg)
-		err = Import(t.Context(), cfg, ImportOptions{})
+		_, checked := offline.CheckData(cfg)
+		err = offline.Import(t.Context(), cfg, offline.ImportOptions{})
 		if key == "" {
 			for _, err := range []error{err, checked} {
 				if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "extendedTypesEnabled: is not set") {
@@ -164,7 +138,7 @@ func TestImportOfTTLNodes(t *testing.T) {
 		if err != nil || checked != nil {
 			t.Fatal(err, checked)
 		}
-		if in, err = Inspect(t.Context(), dir, "", 0, nil); err != nil {
+		if in, err = offline.Inspect(t.Context(), dir, "", 0, nil); err != nil {
 			t.Fatal(err)
 		}
 		var got []string
@@ -194,7 +168,7 @@ func TestImportKilledEarly(t *testing.T) {
 	if s, err := Start(cfg); err == nil || !strings.Contains(err.Error(), "serve -import") {
 		t.Errorf("a start without an import: %v", errors.Join(err, s.Close()))
 	}
-	if err := Import(t.Context(), cfg, ImportOptions{}); err != nil {
+	if err := offline.Import(t.Context(), cfg, offline.ImportOptions{}); err != nil {
 		t.Error(err)
 	}
 }
@@ -220,7 +194,7 @@ func TestExport(t *testing.T) {
 		t.Fatal(err)
 	}
 	out := filepath.Join(t.TempDir(), "new", "dir")
-	done, err := Export(t.Context(), cfg, "", out)
+	done, err := offline.Export(t.Context(), cfg, "", out)
 	if err != nil || done.Left != 1 || done.Sessions != 0 {
 		t.Fatalf("%+v, %v", done, err)
 	}
@@ -237,10 +211,10 @@ func TestExport(t *testing.T) {
 			t.Errorf("%s is there: %v, want %v", path, !there, there)
 		}
 	}
-	if _, err := Export(t.Context(), cfg, "", out); err == nil || !strings.Contains(err.Error(), "not empty") {
+	if _, err := offline.Export(t.Context(), cfg, "", out); err == nil || !strings.Contains(err.Error(), "not empty") {
 		t.Errorf("a second export: %v", err)
 	}
-	if _, err := Export(t.Context(), importConfig(t.TempDir()), "", filepath.Join(t.TempDir(), "x")); err == nil ||
+	if _, err := offline.Export(t.Context(), importConfig(t.TempDir()), "", filepath.Join(t.TempDir(), "x")); err == nil ||
 		!strings.Contains(err.Error(), "no data of lockkeeper") {
 		t.Errorf("an export of nothing: %v", err)
 	}
@@ -251,7 +225,7 @@ func TestExport(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Export(t.Context(), blank, "", filepath.Join(t.TempDir(), "x")); err == nil ||
+	if _, err := offline.Export(t.Context(), blank, "", filepath.Join(t.TempDir(), "x")); err == nil ||
 		!strings.Contains(err.Error(), "has never applied an update") {
 		t.Errorf("an export of a member without data: %v", err)
 	}

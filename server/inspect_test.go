@@ -6,13 +6,16 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"lockkeeper/server/datadir"
+	"lockkeeper/server/offline"
 )
 
 const recordedData = "../zkdata/testdata/zookeeper-3.8.0" // of a real server
 
 // What is found in ZooKeeper's files is found again in those of lockkeeper after an import.
 func TestInspect(t *testing.T) {
-	theirs, err := Inspect(t.Context(), recordedData, "", 0, nil)
+	theirs, err := offline.Inspect(t.Context(), recordedData, "", 0, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,10 +28,10 @@ func TestInspect(t *testing.T) {
 	}
 	cfg := importConfig(dir)
 	cfg.ExtendedTypes = true
-	if err := Import(t.Context(), cfg, ImportOptions{}); err != nil {
+	if err := offline.Import(t.Context(), cfg, offline.ImportOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	ours, err := Inspect(t.Context(), dir, "", 0, nil)
+	ours, err := offline.Inspect(t.Context(), dir, "", 0, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +39,7 @@ func TestInspect(t *testing.T) {
 		ours.Ephemerals != theirs.Ephemerals || ours.Sessions != theirs.Sessions || ours.Locks != theirs.Locks {
 		t.Errorf("ours:\n%+v\ntheirs:\n%+v", ours, theirs)
 	}
-	if again, err := Inspect(t.Context(), filepath.Join(dir, zooKeeperDir), "", 0, nil); err != nil || again.Of != "ZooKeeper" {
+	if again, err := offline.Inspect(t.Context(), filepath.Join(dir, datadir.ZooKeeperDir), "", 0, nil); err != nil || again.Of != "ZooKeeper" {
 		t.Errorf("version-2 beside ours: %+v, %v", again, err)
 	}
 	for _, path := range theirs.Paths() {
@@ -50,7 +53,7 @@ func TestInspect(t *testing.T) {
 
 // Where the logs have a directory of their own, they count; without them that is said.
 func TestInspectLogDir(t *testing.T) {
-	all, err := Inspect(t.Context(), recordedData, "", 0, nil)
+	all, err := offline.Inspect(t.Context(), recordedData, "", 0, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,23 +61,23 @@ func TestInspectLogDir(t *testing.T) {
 	if err := os.CopyFS(data, os.DirFS(recordedData)); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Mkdir(filepath.Join(logs, zooKeeperDir), 0o755); err != nil {
+	if err := os.Mkdir(filepath.Join(logs, datadir.ZooKeeperDir), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	found, err := filepath.Glob(filepath.Join(data, zooKeeperDir, "log.*"))
+	found, err := filepath.Glob(filepath.Join(data, datadir.ZooKeeperDir, "log.*"))
 	if err != nil || len(found) == 0 {
 		t.Fatal(found, err)
 	}
 	for _, name := range found {
-		if err := os.Rename(name, filepath.Join(logs, zooKeeperDir, filepath.Base(name))); err != nil {
+		if err := os.Rename(name, filepath.Join(logs, datadir.ZooKeeperDir, filepath.Base(name))); err != nil {
 			t.Fatal(err)
 		}
 	}
-	both, err := Inspect(t.Context(), data, logs, 0, nil)
+	both, err := offline.Inspect(t.Context(), data, logs, 0, nil)
 	if err != nil || both.Zxid != all.Zxid || both.Nodes != all.Nodes {
 		t.Errorf("%+v, %v, want %+v", both, err, all)
 	}
-	alone, err := Inspect(t.Context(), data, "", 0, nil)
+	alone, err := offline.Inspect(t.Context(), data, "", 0, nil)
 	if err != nil || len(alone.Notices) == 0 || !strings.Contains(alone.Notices[len(alone.Notices)-1], "no transaction log") {
 		t.Errorf("without the logs: %+v, %v", alone, err)
 	}
@@ -82,13 +85,13 @@ func TestInspectLogDir(t *testing.T) {
 
 // A snapshot alone, a log's transactions, and what is damaged.
 func TestInspectFiles(t *testing.T) {
-	in, err := Inspect(t.Context(), filepath.Join(recordedData, zooKeeperDir, "snapshot.6a.gz"), "", 0, nil)
+	in, err := offline.Inspect(t.Context(), filepath.Join(recordedData, datadir.ZooKeeperDir, "snapshot.6a.gz"), "", 0, nil)
 	if err != nil || in.Of != "ZooKeeper" || in.Zxid != "0x6a" || in.Nodes == 0 {
 		t.Errorf("%+v, %v", in, err)
 	}
-	log := filepath.Join(recordedData, zooKeeperDir, "log.1")
+	log := filepath.Join(recordedData, datadir.ZooKeeperDir, "log.1")
 	var lines []string
-	if err := InspectLog(t.Context(), log, func(line string) error { lines = append(lines, line); return nil }); err != nil {
+	if err := offline.InspectLog(t.Context(), log, func(line string) error { lines = append(lines, line); return nil }); err != nil {
 		t.Fatal(err)
 	}
 	if len(lines) < 10 || !strings.HasPrefix(lines[0], "16 0x1 ") || !strings.Contains(lines[0], "createSession") {
@@ -101,10 +104,10 @@ func TestInspectFiles(t *testing.T) {
 	text[100] ^= 1
 	damaged := filepath.Join(t.TempDir(), "log.1")
 	writeFile(t, damaged, string(text))
-	if err := InspectLog(t.Context(), damaged, func(string) error { return nil }); err == nil || !strings.Contains(err.Error(), damaged+": damaged at byte") {
+	if err := offline.InspectLog(t.Context(), damaged, func(string) error { return nil }); err == nil || !strings.Contains(err.Error(), damaged+": damaged at byte") {
 		t.Errorf("a damaged log: %v", err)
 	}
-	if _, err := Inspect(t.Context(), t.TempDir(), "", 0, nil); err == nil || !strings.Contains(err.Error(), "has no data") {
+	if _, err := offline.Inspect(t.Context(), t.TempDir(), "", 0, nil); err == nil || !strings.Contains(err.Error(), "has no data") {
 		t.Errorf("an empty directory: %v", err)
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"lockkeeper/internal/testcert"
-	"lockkeeper/server/metrics"
+	"lockkeeper/server/ops/metrics"
 	"lockkeeper/wire"
 )
 

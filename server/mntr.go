@@ -9,8 +9,9 @@ import (
 	"time"
 
 	"lockkeeper/internal/histogram"
-	"lockkeeper/server/console"
-	"lockkeeper/server/metrics"
+	"lockkeeper/server/datadir"
+	"lockkeeper/server/ops/console"
+	"lockkeeper/server/ops/metrics"
 	"lockkeeper/session"
 )
 
@@ -188,7 +189,7 @@ func (s *Server) hostMetrics() (ms metrics.List) {
 	if s.dirs != nil {
 		ms = append(ms, metrics.Counter("disk_full_stops", "how often this member had to wait for space for its log",
 			s.cfg.DiskFullStops))
-		if free, ok := freeBytes(s.cfg.DataLogDir); ok {
+		if free, ok := datadir.FreeBytes(s.cfg.DataLogDir); ok {
 			ms = append(ms, metrics.Gauge("disk_free_bytes", "that are free where the log is", free))
 		}
 	}

@@ -129,7 +129,8 @@ func TestEventForMany(t *testing.T) {
 			conns = append(conns, c)
 		}
 		w.take()
-		before := runtime.NumGoroutine()
+		synctest.Wait()
+		before := len(ourGoroutines())
 		conns[0].put(conns[0].request(wire.OpSetData, &wire.SetDataRequest{Path: "/", Version: -1})...)
 		for i, c := range conns {
 			if h, _ := c.reply(); h.Xid != wire.XidNotification {
@@ -142,7 +143,8 @@ func TestEventForMany(t *testing.T) {
 		if own, other := w.take(); own != 0 || other < clients || other > clients+1 {
 			t.Errorf("%d writes by readers, %d by others", own, other)
 		}
-		if after := runtime.NumGoroutine(); after > before {
+		synctest.Wait()
+		if after := len(ourGoroutines()); after > before {
 			t.Errorf("%d goroutines more than before", after-before)
 		}
 	})

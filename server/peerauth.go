@@ -10,14 +10,14 @@ import (
 
 	"lockkeeper/internal/loglimit"
 	"lockkeeper/quorum/peer"
-	"lockkeeper/server/metrics"
-	"lockkeeper/server/tlsconf"
+	"lockkeeper/server/ops/metrics"
+	"lockkeeper/server/secure"
 )
 
 // peerAuth is how this member and the others prove to each other who they are.
 type peerAuth struct {
-	secret *secretFile // nil: there is none
-	certs  *peerCerts  // nil: there is no TLS between members
+	secret *secure.SecretFile // nil: there is none
+	certs  *peerCerts         // nil: there is no TLS between members
 	auth   peer.Auth
 	// exposed says that other hosts can reach the peer port, and need not prove who they are.
 	exposed bool
@@ -30,24 +30,24 @@ func (s *Server) openPeerAuth(peers net.Listener) (a peerAuth, err error) {
 		return a, nil
 	}
 	if path := s.cfg.PeerSecretFile; path != "" {
-		if a.secret, err = openSecretFile(path, s.log); err != nil {
+		if a.secret, err = secure.OpenSecretFile(path, s.log); err != nil {
 			f := s.cfg.Fault("peer.secretFile", "%s: %v", path, err)
 			f.Err = err
 			return a, f
 		}
-		a.auth.Secrets, a.auth.SecretOptional = a.secret.current, s.cfg.PeerSecretOptional
+		a.auth.Secrets, a.auth.SecretOptional = a.secret.Current, s.cfg.PeerSecretOptional
 	}
 	if s.cfg.PeersSpeakTLS() {
-		keeper, err := tlsconf.Open(s.cfg.PeerTLS)
+		keeper, err := s.cfg.OpenPeerTLS()
 		if err != nil {
-			return a, s.tlsFaults(err)
+			return a, err
 		}
 		a.certs = &peerCerts{keeper: keeper, reload: s.cfg.PeerTLS.Reload, out: s.log, log: loglimit.New(s.log),
 			end: expiry{whom: "other members"}, looked: time.Now()}
 		a.certs.end.look(s.log, keeper.Expires())
 		a.auth.TLS = &peer.TLS{
 			Client: a.certs.client, Server: a.certs.server,
-			Certificates: s.cfg.PeerTLS.ClientAuth == tlsconf.ClientAuthNeed,
+			Certificates: s.cfg.PeerTLS.ClientAuth == secure.ClientAuthNeed,
 			VerifyHost:   !s.cfg.PeerTLS.AnyHost,
 			PlainDial:    !s.cfg.PeerTLSOn, Plain: s.cfg.PeerTLSAlso,
 		}
@@ -86,7 +86,7 @@ func (a *peerAuth) metrics() (ms metrics.List) {
 	ms = append(ms, metrics.Gauge("peer_port_open",
 		"1 if other hosts reach the peer port and need not prove who they are, with TLS or a secret; 0 if not", open))
 	if a.secret != nil {
-		ms = append(ms, metrics.Counter("peer_secret_failures", "changes of peer.secretFile that could not be used", a.secret.failures.Load()))
+		ms = append(ms, metrics.Counter("peer_secret_failures", "changes of peer.secretFile that could not be used", a.secret.Failures.Load()))
 	}
 	if a.certs != nil {
 		k := a.certs.keeper
@@ -103,7 +103,7 @@ func (a *peerAuth) metrics() (ms metrics.List) {
 // peerCerts are the certificates for connections between members. Their files are looked at when a
 // connection is opened or accepted: the ones before it keep what they have.
 type peerCerts struct {
-	keeper *tlsconf.Keeper
+	keeper *secure.Keeper
 	reload bool
 	out    *slog.Logger
 	log    *loglimit.Limiter

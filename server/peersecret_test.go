@@ -10,8 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"lockkeeper/internal/testcert"
 	"lockkeeper/server/zoocfg"
@@ -66,7 +64,7 @@ func TestSecretFileFaults(t *testing.T) {
 		"empty":        {"\n \n", 0o600, "has no secret in it"},
 		"short":        {"\ntoo short\n", 0o600, "the secret in line 2 has 9 bytes, and must have at least 32"},
 		"three":        {oldSecret + "\n" + newSecret + "\n" + oldSecret, 0o600, "has 3 secrets, and may have two"},
-		"long":         {strings.Repeat("x", maxSecretFileBytes+1), 0o600, "more than 4096 bytes"},
+		"long":         {strings.Repeat("x", 4<<10+1), 0o600, "more than 4096 bytes"},
 		"all may read": {oldSecret, 0o604, "others than its owner may read or change it (its mode is 0604)"},
 		"group writes": {oldSecret, 0o660, "its mode is 0660"},
 		"a directory":  {"", os.ModeDir, "is no regular file"},
@@ -98,64 +96,6 @@ func TestSecretFileFaults(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestSecretFileIsReadAgain: a file that has changed counts within a second; one that cannot be
-// used does not, and the secrets before it do.
-func TestSecretFileIsReadAgain(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "secret")
-	writeSecret(t, path, oldSecret)
-	synctest.Test(t, func(t *testing.T) {
-		var out logged
-		f, err := openSecretFile(path, out.logger())
-		if err != nil {
-			t.Fatal(err)
-		}
-		check := func(what string, failures int64, want ...string) {
-			t.Helper()
-			time.Sleep(secretFileLook)
-			if got := string(bytes.Join(f.current(), []byte(" "))); got != strings.Join(want, " ") {
-				t.Errorf("%s: got %s, want %s", what, got, want)
-			}
-			if got := f.failures.Load(); got != failures {
-				t.Errorf("%s: %d failures, want %d", what, got, failures)
-			}
-		}
-		check("at first", 0, oldSecret)
-		writeSecret(t, path, oldSecret, newSecret)
-		check("a second one", 0, oldSecret, newSecret)
-		writeSecret(t, path, newSecret)
-		check("the second one alone", 0, newSecret)
-		writeSecret(t, path, "short")
-		check("one that is too short", 1, newSecret)
-		check("nothing new", 1, newSecret)
-		if err := os.Remove(path); err != nil {
-			t.Fatal(err)
-		}
-		check("no file", 2, newSecret)
-		writeSecret(t, path, oldSecret)
-		check("another one", 2, oldSecret)
-		if log := out.String(); strings.Contains(log, oldSecret) || strings.Contains(log, newSecret) || !strings.Contains(log, path) {
-			t.Errorf("the log:\n%s", log)
-		}
-	})
-}
-
-// FuzzSecretFile: whatever is in the file, what is accepted is one or two secrets that are long
-// enough.
-func FuzzSecretFile(f *testing.F) {
-	f.Add([]byte(oldSecret + "\n" + newSecret))
-	f.Fuzz(func(t *testing.T, text []byte) {
-		secrets, err := parseSecrets(text)
-		if err == nil && (len(secrets) < 1 || len(secrets) > 2) {
-			t.Errorf("%d secrets", len(secrets))
-		}
-		for _, s := range secrets {
-			if len(s) < 32 || !bytes.Contains(text, s) {
-				t.Errorf("the secret %q", s)
-			}
-		}
-	})
 }
 
 // TestOpenPeerPortIsLoud: a member whose peer port other hosts reach and need not prove who they

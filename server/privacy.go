@@ -4,6 +4,8 @@ import (
 	"io/fs"
 	"path/filepath"
 	"runtime"
+
+	"lockkeeper/server/datadir"
 )
 
 // privacyEntries bounds how many names below a data directory are looked at.
@@ -30,7 +32,7 @@ func openToOthers(dir string) (path string, mode fs.FileMode) {
 		}
 		perm := info.Mode().Perm()
 		// myid, and what an operator keeps there, is no secret.
-		secret := info.Mode().IsRegular() && info.Size() > 0 && (filepath.Dir(at) != dir || e.Name() == logFile)
+		secret := info.Mode().IsRegular() && info.Size() > 0 && (filepath.Dir(at) != dir || e.Name() == datadir.LogFile)
 		switch {
 		case e.IsDir() && perm&0o002 != 0 && info.Mode()&fs.ModeSticky == 0, secret && perm&0o006 != 0:
 			path, mode = at, perm

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"lockkeeper/quorum"
+	"lockkeeper/server/datadir"
+	"lockkeeper/server/offline"
 	"lockkeeper/wire"
 )
 
@@ -71,7 +73,7 @@ func TestFilesArePrivate(t *testing.T) {
 		}
 		wantPrivate(t, cfg.DataDir)
 		wantPrivate(t, cfg.DataLogDir)
-		if _, err := Export(t.Context(), cfg, "", filepath.Join(dir, "export")); err != nil {
+		if _, err := offline.Export(t.Context(), cfg, "", filepath.Join(dir, "export")); err != nil {
 			t.Fatal(err)
 		}
 		wantPrivate(t, filepath.Join(dir, "export"))
@@ -99,7 +101,7 @@ func TestWarnsOfOpenFiles(t *testing.T) {
 		return out.String()
 	}
 	const warning = "everybody on this machine"
-	snapshots, log := filepath.Join(dir, snapshotsDir), filepath.Join(dir, logFile)
+	snapshots, log := filepath.Join(dir, datadir.SnapshotsDir), filepath.Join(dir, datadir.LogFile)
 	for _, tt := range []struct {
 		about string
 		loose func() error
@@ -114,7 +116,7 @@ func TestWarnsOfOpenFiles(t *testing.T) {
 		{"repaired, all of it", func() error { return os.Chmod(log, 0o600) }, false},
 		{"the library's own mode", func() error { return os.Chmod(snapshots, 0o755) }, false},
 		{"data of ZooKeeper", func() error {
-			at := filepath.Join(dir, zooKeeperDir)
+			at := filepath.Join(dir, datadir.ZooKeeperDir)
 			if err := os.Mkdir(at, 0o755); err != nil {
 				return err
 			}

@@ -19,7 +19,7 @@ import (
 	"testing"
 	"time"
 
-	"lockkeeper/server/metrics"
+	"lockkeeper/server/ops/metrics"
 	"lockkeeper/session"
 	"lockkeeper/wire"
 )

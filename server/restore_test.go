@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"lockkeeper/server/admin"
+	"lockkeeper/server/ops/admin"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )

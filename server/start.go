@@ -20,9 +20,11 @@ import (
 	"lockkeeper/internal/loglimit"
 	"lockkeeper/quorum"
 	"lockkeeper/quorum/peer"
-	"lockkeeper/server/audit"
-	"lockkeeper/server/console"
-	"lockkeeper/server/metrics"
+	"lockkeeper/server/datadir"
+	"lockkeeper/server/offline"
+	"lockkeeper/server/ops/audit"
+	"lockkeeper/server/ops/console"
+	"lockkeeper/server/ops/metrics"
 	"lockkeeper/server/zoocfg"
 	"lockkeeper/session"
 	"lockkeeper/wire"
@@ -40,7 +42,7 @@ type Server struct {
 	build         string
 	started       time.Time
 
-	dirs     *dataDirs // nil with injected stores
+	dirs     *datadir.Dirs // nil with injected stores
 	peerAuth peerAuth
 	replica  *quorum.Replica
 	sessions *session.Manager
@@ -127,10 +129,10 @@ func StartContext(ctx context.Context, cfg Config) (*Server, error) {
 	}
 	cfg = cfg.WithDefaults()
 	s, err := start(ctx, cfg)
-	if err == nil || !mayReplaceDisk(&cfg, err) {
+	if err == nil || !datadir.MayReplaceDisk(&cfg, err) {
 		return s, err
 	}
-	moved, errAside := setAside(ctx, &cfg, time.Now())
+	moved, errAside := datadir.SetAside(ctx, &cfg, time.Now())
 	if errAside != nil {
 		return nil, errors.Join(err, errAside)
 	}
@@ -190,7 +192,7 @@ func start(ctx context.Context, cfg Config) (_ *Server, err error) {
 	}()
 	stores, err := s.openStores(ctx, &opened)
 	if err != nil {
-		return nil, s.withAdvice(err)
+		return nil, datadir.Advice(&s.cfg, err)
 	}
 	if err := s.openTLS(); err != nil {
 		return nil, err
@@ -215,7 +217,7 @@ func start(ctx context.Context, cfg Config) (_ *Server, err error) {
 	s.recorder = s.newRecorder()
 	s.replica, err = quorum.Open(s.quorumConfig(stores, ports.peers))
 	if err != nil {
-		return nil, s.withAdvice(err)
+		return nil, datadir.Advice(&s.cfg, err)
 	}
 	s.console = s.newConsole()
 	s.sessions.Start(s.replica)
@@ -237,6 +239,10 @@ func start(ctx context.Context, cfg Config) (_ *Server, err error) {
 	return s, nil
 }
 
+// MayReplaceDisk reports whether a member that cannot go on with err may be started again: the
+// start sets its files aside, and the others have the data.
+func (s *Server) MayReplaceDisk(err error) bool { return datadir.MayReplaceDisk(&s.cfg, err) }
+
 func (s *Server) startMode() string {
 	if s.cfg.Standalone() {
 		return "standalone"
@@ -249,11 +255,11 @@ func (s *Server) openStores(ctx context.Context, opened *[]func()) (stores quoru
 	if s.cfg.Stores != nil {
 		stores = *s.cfg.Stores
 	} else {
-		if s.dirs, err = openDataDirs(ctx, &s.cfg); err != nil {
+		if s.dirs, err = datadir.Open(ctx, &s.cfg); err != nil {
 			return stores, err
 		}
-		*opened = append(*opened, s.dirs.close)
-		if stores, err = openOrImport(ctx, &s.cfg); err != nil {
+		*opened = append(*opened, s.dirs.Close)
+		if stores, err = offline.OpenStores(ctx, &s.cfg); err != nil {
 			return stores, err
 		}
 		s.warnOfOpenFiles()
@@ -447,7 +453,7 @@ func (s *Server) limits() session.Limits {
 func (s *Server) quorumConfig(stores quorum.Stores, peers net.Listener) quorum.Config {
 	c := quorum.Config{
 		ID:               quorum.MemberID(s.cfg.ID),
-		Members:          quorumMembers(&s.cfg),
+		Members:          s.cfg.QuorumMembers(),
 		Tick:             s.cfg.TickTime,
 		SnapshotCommands: s.cfg.SnapCount,
 		TrailingEntries:  s.cfg.TrailingEntries,
@@ -471,7 +477,7 @@ func (s *Server) quorumConfig(stores quorum.Stores, peers net.Listener) quorum.C
 		PeerAuth:    s.peerAuth.kind(),
 		KeepQuotas:  s.cfg.KeepQuotas,
 		KeepDisks:   s.cfg.KeepDisks,
-		Lost:        s.cfg.Lost || s.cfg.Stores == nil && hasAside(&s.cfg),
+		Lost:        s.cfg.Lost || s.cfg.Stores == nil && datadir.HasAside(&s.cfg),
 	}
 	for _, id := range s.cfg.Without {
 		c.Without = append(c.Without, quorum.MemberID(id))
@@ -487,17 +493,6 @@ func (s *Server) quorumConfig(stores quorum.Stores, peers net.Listener) quorum.C
 		}
 	}
 	return c
-}
-
-// quorumMembers are the members as the configuration has them.
-func quorumMembers(cfg *Config) (list []quorum.Member) {
-	if cfg.Standalone() {
-		return []quorum.Member{{ID: quorum.MemberID(cfg.ID)}}
-	}
-	for _, m := range cfg.Members {
-		list = append(list, quorum.Member{ID: quorum.MemberID(m.ID), Addr: m.PeerAddr(), Observer: m.Observer})
-	}
-	return list
 }
 
 // ClientAddr is where clients connect, with the port that the system chose if the Config left it
@@ -524,8 +519,8 @@ func (s *Server) Status() quorum.Status { return s.replica.Status() }
 func (s *Server) View(f func(*znode.Store)) { s.replica.View(f) }
 
 // Failed is closed when the member cannot go on, for example because its log cannot be written. It
-// has then closed its client connections. Err says why: with ErrDiskFull it can be started again
-// after AwaitRoom. It must still be closed.
+// has then closed its client connections. Err says why: with datadir.ErrDiskFull it can be started
+// again after datadir.AwaitRoom. It must still be closed.
 func (s *Server) Failed() <-chan struct{} { return s.failed }
 
 // Err is why the member failed; nil while it has not.
@@ -543,7 +538,7 @@ func (s *Server) fail(err error) {
 		if quorum.IsStarved(err) {
 			s.log.Error("no file descriptor left for the log: this member closes its client connections "+
 				"and stops until there is one", "err", err)
-		} else if errors.Is(err, ErrDiskFull) {
+		} else if errors.Is(err, datadir.ErrDiskFull) {
 			s.log.Error("disk full: this member closes its client connections and stops until there is room", "err", err)
 		} else {
 			s.log.Error("this member cannot go on", "err", err)
@@ -600,7 +595,7 @@ func (s *Server) stopOnce() error {
 	s.port.wait()
 	err := s.replica.Close()
 	if s.dirs != nil {
-		s.dirs.close()
+		s.dirs.Close()
 	}
 	if err != nil {
 		return fmt.Errorf("server: stop: %w", err)

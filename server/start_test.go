@@ -21,6 +21,7 @@ import (
 	"lockkeeper/internal/simdisk"
 	"lockkeeper/internal/simnet"
 	"lockkeeper/quorum"
+	"lockkeeper/server/datadir"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
@@ -213,7 +214,7 @@ func TestZooKeeperData(t *testing.T) {
 	}
 	writeFile(t, filepath.Join(dir, "version-2", "acceptedEpoch"), "0")
 	cfg := Config{ClientAddr: "127.0.0.1:0", DataDir: dir, Logger: testLogger()}
-	if err := checkZooKeeperData(&cfg); err != nil {
+	if err := datadir.CheckZooKeeperData(&cfg); err != nil {
 		t.Errorf("without snapshot and log: %v", err)
 	}
 	for _, name := range []string{"log.1", "snapshot.0"} {

@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"lockkeeper/internal/loglimit"
-	"lockkeeper/server/metrics"
-	"lockkeeper/server/tlsconf"
+	"lockkeeper/server/ops/metrics"
+	"lockkeeper/server/secure"
 	"lockkeeper/server/zoocfg"
 	"lockkeeper/znode"
 )
@@ -41,7 +41,7 @@ const (
 
 // serverTLS is the TLS of the ports for clients and HTTP.
 type serverTLS struct {
-	keeper   *tlsconf.Keeper
+	keeper   *secure.Keeper
 	refusals *loglimit.Limiter
 	// maxShaking is how many clients may be in their handshake at a time.
 	maxShaking int
@@ -59,7 +59,7 @@ func (s *Server) openTLS() error {
 	if !s.cfg.SpeaksTLS() {
 		return nil
 	}
-	keeper, err := s.readCertificates()
+	keeper, err := s.cfg.OpenTLS()
 	if err != nil {
 		return err
 	}
@@ -94,28 +94,6 @@ func (e *expiry) look(log *slog.Logger, expires time.Time) {
 		text = "THE CERTIFICATE OF THIS MEMBER HAS EXPIRED: others refuse it; replace it ('lockkeeper certs renew')"
 	}
 	log.Warn(text, "for", e.whom, "expires", expires.UTC().Format(time.RFC3339), "days", int(left.Hours()/24))
-}
-
-// tlsFaults turns the errors of tlsconf.Open into faults with file, line and key.
-func (s *Server) tlsFaults(err error) error {
-	var faults zoocfg.Faults
-	for _, e := range unjoin(err) {
-		var fileErr *tlsconf.FileError
-		if !errors.As(e, &fileErr) {
-			return e
-		}
-		f := s.cfg.Fault(fileErr.Key, "%s: %v", fileErr.File, fileErr.Err)
-		f.Err = fileErr.Err
-		faults = append(faults, f)
-	}
-	return faults.Err()
-}
-
-func unjoin(err error) []error {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		return joined.Unwrap()
-	}
-	return []error{err}
 }
 
 // reloadLoop reads certificates again that have changed, if the configuration says so, and logs
@@ -303,12 +281,12 @@ func (s *Server) httpTLS(l net.Listener, mode zoocfg.TLSMode) net.Listener {
 	if mode == zoocfg.TLSOff {
 		return l
 	}
-	auth := tlsconf.ClientAuthWant
+	auth := secure.ClientAuthWant
 	switch {
 	case s.cfg.HTTPNeedCert:
-		auth = tlsconf.ClientAuthNeed
+		auth = secure.ClientAuthNeed
 	case s.cfg.TLS.TrustStore.File == "":
-		auth = tlsconf.ClientAuthNone
+		auth = secure.ClientAuthNone
 	}
 	return &tlsListener{Listener: l, mode: mode, config: s.tls.keeper.ServerAsking(auth), begin: s.beginHTTP}
 }

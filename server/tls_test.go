@@ -24,7 +24,7 @@ import (
 	"lockkeeper/internal/loglimit"
 	"lockkeeper/internal/simnet"
 	"lockkeeper/internal/testcert"
-	"lockkeeper/server/tlsconf"
+	"lockkeeper/server/secure"
 	"lockkeeper/server/zoocfg"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
@@ -54,9 +54,9 @@ func (l *certLab) issue(name string) testcert.Pair {
 func (l *certLab) secure(cfg *Config) {
 	at := func(suffix string) string { return filepath.Join(l.dir, "server"+suffix) }
 	cfg.ClientTLS = zoocfg.TLSOnly
-	cfg.TLS = tlsconf.Settings{
-		KeyStore:   tlsconf.Store{File: at(".pem"), KeyFile: at(".key"), Type: tlsconf.PEM, Key: "tls.cert", KeyFileKey: "tls.key"},
-		TrustStore: tlsconf.Store{File: at(".ca"), Type: tlsconf.PEM, Key: "tls.ca"},
+	cfg.TLS = secure.Settings{
+		KeyStore:   secure.Store{File: at(".pem"), KeyFile: at(".key"), Type: secure.PEM, Key: "tls.cert", KeyFileKey: "tls.key"},
+		TrustStore: secure.Store{File: at(".ca"), Type: secure.PEM, Key: "tls.ca"},
 		Reload:     true,
 	}
 }
@@ -453,7 +453,7 @@ func TestHTTPS(t *testing.T) {
 func TestBadCertificatesStopTheStart(t *testing.T) {
 	l := newCertLab(t)
 	l.ca.Issue(t, testcert.Request{Subject: pkix.Name{CommonName: "old"}, NotAfter: time.Now().Add(-time.Minute)}).Write(t, l.dir, "old")
-	jks, err := os.ReadFile("tlsconf/testdata/key.jks")
+	jks, err := os.ReadFile("secure/testdata/key.jks")
 	if err != nil {
 		t.Fatal(err)
 	}

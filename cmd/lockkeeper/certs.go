@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"lockkeeper/server"
-	"lockkeeper/server/certs"
+	"lockkeeper/server/secure/certs"
 	"lockkeeper/server/zoocfg"
 )
 

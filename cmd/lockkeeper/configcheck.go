@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"lockkeeper/server"
+	"lockkeeper/server/offline"
 	"lockkeeper/server/zoocfg"
 )
 
@@ -46,9 +47,9 @@ func (c *configCommand) run(e env, args []string) error {
 	}
 	notices := cfg.Notices()
 	if err == nil && !c.elsewhere {
-		more, dataErr := server.CheckData(cfg)
+		more, dataErr := offline.CheckData(cfg)
 		notices = append(notices, more...)
-		if all := append(faultsOf(server.CheckFiles(cfg)), faultsOf(dataErr)...); len(all) > 0 {
+		if all := append(faultsOf(offline.CheckFiles(cfg)), faultsOf(dataErr)...); len(all) > 0 {
 			err = all
 		}
 	}

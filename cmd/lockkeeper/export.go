@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"lockkeeper/server"
+	"lockkeeper/server/offline"
 )
 
 // exportCommand writes ZooKeeper's files.
@@ -19,7 +20,7 @@ func (c *exportCommand) flags(fs *flag.FlagSet) {
 }
 
 type exported struct {
-	server.Exported
+	offline.Exported
 	err error
 }
 
@@ -40,7 +41,7 @@ func (c *exportCommand) run(e env, args []string) error {
 	}
 	cfg.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
 	r, sig := untilSignal(e, signalRepeat, func(ctx context.Context) exported {
-		done, err := server.Export(ctx, cfg, c.snapshot, args[len(args)-1])
+		done, err := offline.Export(ctx, cfg, c.snapshot, args[len(args)-1])
 		return exported{done, err}
 	})
 	switch {

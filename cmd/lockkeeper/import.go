@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"lockkeeper/server"
+	"lockkeeper/server/offline"
 )
 
 // importCommand takes over the data of ZooKeeper without starting a member.
@@ -28,7 +29,7 @@ func (c importCommand) run(e env, args []string) error {
 	cfg.Logger = slog.New(slog.NewTextHandler(e.stderr, nil))
 	progress := newProgress(e, "read")
 	err, sig := untilSignal(e, signalRepeat, func(ctx context.Context) error {
-		return server.Import(ctx, cfg, server.ImportOptions{Others: args[1:], Progress: progress.show})
+		return offline.Import(ctx, cfg, offline.ImportOptions{Others: args[1:], Progress: progress.show})
 	})
 	progress.end()
 	if sig != nil {

@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"lockkeeper/server"
+	"lockkeeper/server/offline"
 	"lockkeeper/server/zoocfg"
 )
 
@@ -36,7 +37,7 @@ func (c *inspectCommand) flags(fs *flag.FlagSet) {
 }
 
 type inspected struct {
-	*server.Inspection
+	*offline.Inspection
 	err error
 }
 
@@ -51,12 +52,12 @@ func (c *inspectCommand) run(e env, args []string) error {
 	progress := newProgress(e, "read")
 	in, sig := untilSignal(e, signalRepeat, func(ctx context.Context) inspected {
 		if c.log {
-			return inspected{err: server.InspectLog(ctx, cmp.Or(logDir, dir), func(line string) error {
+			return inspected{err: offline.InspectLog(ctx, cmp.Or(logDir, dir), func(line string) error {
 				_, err := fmt.Fprintln(e.stdout, line)
 				return err
 			})}
 		}
-		i, err := server.Inspect(ctx, dir, logDir, c.maxMemory, progress.show)
+		i, err := offline.Inspect(ctx, dir, logDir, c.maxMemory, progress.show)
 		return inspected{i, err}
 	})
 	progress.end()
@@ -80,7 +81,7 @@ func (c *inspectCommand) run(e env, args []string) error {
 	return nil
 }
 
-func (c *inspectCommand) showTree(w io.Writer, in *server.Inspection) error {
+func (c *inspectCommand) showTree(w io.Writer, in *offline.Inspection) error {
 	out := bufio.NewWriter(w)
 	for _, path := range in.Paths() {
 		if !c.json {
@@ -95,7 +96,7 @@ func (c *inspectCommand) showTree(w io.Writer, in *server.Inspection) error {
 	return out.Flush()
 }
 
-func (c *inspectCommand) showSessions(w io.Writer, in *server.Inspection) error {
+func (c *inspectCommand) showSessions(w io.Writer, in *offline.Inspection) error {
 	out := bufio.NewWriter(w)
 	for _, s := range in.Owned() {
 		if c.json {
@@ -112,7 +113,7 @@ func (c *inspectCommand) showSessions(w io.Writer, in *server.Inspection) error 
 	return out.Flush()
 }
 
-func (c *inspectCommand) showNode(w io.Writer, in *server.Inspection) error {
+func (c *inspectCommand) showNode(w io.Writer, in *offline.Inspection) error {
 	n, ok := in.Node(c.node)
 	if !ok {
 		return errors.New("there is no node " + c.node)
@@ -136,7 +137,7 @@ func (c *inspectCommand) showNode(w io.Writer, in *server.Inspection) error {
 	return nil
 }
 
-func summarise(w io.Writer, in *server.Inspection) {
+func summarise(w io.Writer, in *offline.Inspection) {
 	state := "whole"
 	if len(in.Notices) > 0 {
 		state = "readable, but see the notices"

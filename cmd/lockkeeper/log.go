@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"lockkeeper/server"
+	"lockkeeper/server/offline"
 	"lockkeeper/server/zoocfg"
 )
 
@@ -29,7 +30,7 @@ func (c *logCommand) run(e env, args []string) (err error) {
 			return exitStatus(exitFailed)
 		}
 	}
-	done, err := server.ConvertLog(cfg, c.to)
+	done, err := offline.ConvertLog(cfg, c.to)
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,7 @@ import (
 
 	"lockkeeper/internal/freeport"
 	"lockkeeper/server"
-	"lockkeeper/server/tlsconf"
+	"lockkeeper/server/secure"
 	"lockkeeper/server/zoocfg"
 	"lockkeeper/session/sasl"
 )
@@ -35,9 +35,9 @@ func startMistaken(t *testing.T) (ports map[string]string, certs string) {
 	}
 	member := func(file string) string { return filepath.Join(certs, "member", file) }
 	for _, cfg := range []server.Config{
-		{ClientAddr: ports["plain"], SecureClientAddr: ports["secure"], HTTPAddr: ports["https"], HTTPTLS: zoocfg.TLSOnly, TLS: tlsconf.Settings{
-			KeyStore:   tlsconf.Store{File: member("tls.pem"), Type: tlsconf.PEM},
-			TrustStore: tlsconf.Store{File: member("ca.pem"), Type: tlsconf.PEM}}},
+		{ClientAddr: ports["plain"], SecureClientAddr: ports["secure"], HTTPAddr: ports["https"], HTTPTLS: zoocfg.TLSOnly, TLS: secure.Settings{
+			KeyStore:   secure.Store{File: member("tls.pem"), Type: secure.PEM},
+			TrustStore: secure.Store{File: member("ca.pem"), Type: secure.PEM}}},
 		{ClientAddr: ports["login"], HTTPAddr: ports["http"], SASLUsers: sasl.Users{"bob": sasl.NewHA1("bob", "secret")}, RequiredSchemes: []string{"sasl"}},
 	} {
 		cfg.DataDir = t.TempDir()

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/term"
 
 	"lockkeeper/server"
+	"lockkeeper/server/offline"
 )
 
 // recoverCommand begins a new cluster with a surviving disk of one that has lost its majority.
@@ -62,7 +63,7 @@ func (c *recoverCommand) run(e env, args []string) error {
 }
 
 func (c *recoverCommand) recover(ctx context.Context, e env, cfg server.Config) error {
-	v, err := server.Survey(ctx, cfg, c.from)
+	v, err := offline.Survey(ctx, cfg, c.from)
 	if err != nil {
 		return err
 	}
@@ -78,7 +79,7 @@ func (c *recoverCommand) recover(ctx context.Context, e env, cfg server.Config) 
 		"recover"); err != nil {
 		return err
 	}
-	r, err := server.Recover(ctx, cfg, v)
+	r, err := offline.Recover(ctx, cfg, v)
 	if len(r.Aside) > 0 {
 		fmt.Fprintf(e.stdout, "The files of this member are now: %s\n", strings.Join(r.Aside, ", "))
 	}
@@ -95,7 +96,7 @@ func (c *recoverCommand) setAside(ctx context.Context, e env, cfg server.Config)
 		"rejoin"); err != nil {
 		return err
 	}
-	moved, err := server.Rejoin(ctx, cfg)
+	moved, err := offline.Rejoin(ctx, cfg)
 	if len(moved) > 0 {
 		fmt.Fprintf(e.stdout, "The files of this member are now: %s\n", strings.Join(moved, ", "))
 	} else if err == nil {
@@ -120,7 +121,7 @@ func (c *recoverCommand) confirm(e env, about, word string) error {
 }
 
 // describeSurvivor says what a recovery would begin with, and what may be missing.
-func describeSurvivor(w io.Writer, v *server.Survivor, from string) {
+func describeSurvivor(w io.Writer, v *offline.Survivor, from string) {
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(w, "%-12s %s\n", name, fmt.Sprintf(format, args...))
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"lockkeeper/server"
+	"lockkeeper/server/offline"
 )
 
 // A member that stood alone becomes the first one of a cluster with all its data, and a directory
@@ -24,7 +24,7 @@ func TestRecoverCommand(t *testing.T) {
 		}
 	}
 	shown := says(t, exitOK, nil, "recover", "-show", "-json", file)
-	var v server.Survivor
+	var v offline.Survivor
 	if err := json.Unmarshal([]byte(shown), &v); err != nil || v.Zxid != "0x72" || v.Sessions != 5 {
 		t.Errorf("%s: %+v, %v", shown, v, err)
 	}

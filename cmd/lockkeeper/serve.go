@@ -21,6 +21,7 @@ import (
 
 	"lockkeeper/internal/clock"
 	"lockkeeper/server"
+	"lockkeeper/server/datadir"
 	"lockkeeper/server/zoocfg"
 )
 
@@ -152,7 +153,7 @@ func (c *serveCommand) run(e env, args []string) error {
 			fmt.Fprintf(e.stderr, "lockkeeper: not started: stopped by a signal (%v) before clients could connect\n", sig)
 			return nil
 		}
-		if err != nil && (cfg.DiskFullStops == 0 || !errors.Is(err, server.ErrDiskFull)) {
+		if err != nil && (cfg.DiskFullStops == 0 || !errors.Is(err, datadir.ErrDiskFull)) {
 			return startError(e, err)
 		}
 		if err == nil {
@@ -173,7 +174,7 @@ func (c *serveCommand) run(e env, args []string) error {
 				replaced = time.Now()
 				continue // the start finds the fault in the files, and sets them aside
 			}
-			if !errors.Is(err, server.ErrDiskFull) {
+			if !errors.Is(err, datadir.ErrDiskFull) {
 				// What matters is why it failed; how it then closed is seldom news.
 				fmt.Fprintf(e.stderr, "lockkeeper: this member cannot go on: %v\n", errors.Join(err, cerr))
 				return exitStatus(exitFailed)
@@ -182,7 +183,7 @@ func (c *serveCommand) run(e env, args []string) error {
 		cfg.DiskFullStops++
 		tell("STATUS=disk full: waits for room")
 		_, sig = untilSignal(e, signalRepeat, func(ctx context.Context) error {
-			return server.AwaitRoom(ctx, cfg) // fails only when ctx ends
+			return datadir.AwaitRoom(ctx, cfg) // fails only when ctx ends
 		})
 		if sig != nil {
 			cfg.Logger.Info("stopping", "signal", sig.String())

@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/term"
 
-	"lockkeeper/server/admin"
+	"lockkeeper/server/ops/admin"
 )
 
 // snapshotGrace is how long the connection may take to end after a signal.

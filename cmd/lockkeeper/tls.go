@@ -9,7 +9,7 @@ import (
 	"net"
 	"os"
 
-	"lockkeeper/server/tlsconf"
+	"lockkeeper/server/secure"
 )
 
 // tlsFlags are the flags of every command that can connect with TLS.
@@ -43,9 +43,9 @@ func (f *tlsFlags) config() (*tls.Config, error) {
 	case cert == "" && key != "":
 		return nil, errors.New("-tls-key needs -tls-cert")
 	}
-	keeper, err := tlsconf.Open(tlsconf.Settings{
-		KeyStore:   tlsconf.Store{File: cert, KeyFile: key, Type: tlsconf.PEM, Key: "-tls-cert", KeyFileKey: "-tls-key"},
-		TrustStore: tlsconf.Store{File: ca, Type: tlsconf.PEM, Key: "-tls-ca"},
+	keeper, err := secure.Open(secure.Settings{
+		KeyStore:   secure.Store{File: cert, KeyFile: key, Type: secure.PEM, Key: "-tls-cert", KeyFileKey: "-tls-key"},
+		TrustStore: secure.Store{File: ca, Type: secure.PEM, Key: "-tls-ca"},
 	})
 	if err != nil {
 		return nil, err

@@ -11,7 +11,7 @@ import (
 	"lockkeeper/internal/testcert"
 	"lockkeeper/recipes"
 	"lockkeeper/server"
-	"lockkeeper/server/tlsconf"
+	"lockkeeper/server/secure"
 	"lockkeeper/server/zoocfg"
 )
 
@@ -25,8 +25,8 @@ func TestCommandsOverTLS(t *testing.T) {
 	at := func(name string) string { return filepath.Join(dir, name) }
 	s := cluster(t, func(cfg *server.Config) {
 		cfg.ClientTLS, cfg.HTTPTLS, cfg.HTTPAddr = zoocfg.TLSOnly, zoocfg.TLSOnly, "127.0.0.1:0"
-		cfg.TLS = tlsconf.Settings{KeyStore: tlsconf.Store{File: at("server.pem"), KeyFile: at("server.key")},
-			TrustStore: tlsconf.Store{File: at("server.ca"), Type: tlsconf.PEM}}
+		cfg.TLS = secure.Settings{KeyStore: secure.Store{File: at("server.pem"), KeyFile: at("server.key")},
+			TrustStore: secure.Store{File: at("server.ca"), Type: secure.PEM}}
 	})
 	for _, c := range []struct{ ca, cert, key, want string }{
 		{"", at("me.pem"), "", "need -tls-ca"},

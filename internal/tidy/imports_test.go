@@ -37,24 +37,27 @@ const imports = `
 	session:               wire znode session/sasl locknode internal/mutant internal/loglimit internal/histogram internal/clock
 	                       golang.org/x/sync/semaphore
 
-	server/tlsconf:        internal/pemfile github.com/pavlo-v-chernykh/keystore-go/v4 software.sslmate.com/src/go-pkcs12
-	server/certs:          internal/pemfile
-	server/zoocfg:         wire znode quorum quorum/peer session session/sasl server/tlsconf internal/clock
-	server/console/web:
-	server/audit:          wire session internal/loglimit
-	server/console:        wire znode locknode session
-	server/admin:          wire znode session
-	server/metrics:        internal/histogram github.com/prometheus/client_golang/prometheus
+	server/secure/pemfile:
+	server/secure:         server/secure/pemfile quorum/peer internal/loglimit github.com/pavlo-v-chernykh/keystore-go/v4 software.sslmate.com/src/go-pkcs12
+	server/secure/certs:   server/secure/pemfile
+	server/zoocfg:         wire znode quorum quorum/peer session session/sasl server/secure internal/clock
+	server/datadir:        quorum server/zoocfg
+	server/offline:        wire znode zkdata locknode quorum server/zoocfg server/secure server/datadir
+	server/ops/console/web:
+	server/ops/audit:          wire session internal/loglimit
+	server/ops/console:        wire znode locknode session
+	server/ops/admin:          wire znode session
+	server/ops/metrics:        internal/histogram github.com/prometheus/client_golang/prometheus
 	                       github.com/prometheus/client_golang/prometheus/collectors
 	                       github.com/prometheus/client_golang/prometheus/promhttp
-	server:                wire znode zkdata locknode quorum quorum/peer session server/zoocfg server/tlsconf server/audit server/admin
-	                       server/console server/console/web server/metrics internal/loglimit internal/histogram internal/clock
+	server:                wire znode locknode quorum quorum/peer session server/zoocfg server/datadir server/offline server/secure server/ops/audit server/ops/admin
+	                       server/ops/console server/ops/console/web server/ops/metrics internal/loglimit internal/histogram internal/clock
 	server/simtest:
 	deploy:
 	locktest:              server wire znode internal/simnet
 	bench:                 wire internal/zkconn internal/cputime
 	bench/compare:         bench jepsen recipes internal/freeport go.etcd.io/etcd/client/v3 go.etcd.io/etcd/client/v3/concurrency go.uber.org/zap
-	cmd/lockkeeper:        server server/admin server/certs server/zoocfg server/tlsconf locknode recipes bench internal/clock internal/cputime github.com/go-zookeeper/zk golang.org/x/sys/unix golang.org/x/term
+	cmd/lockkeeper:        server server/datadir server/offline server/ops/admin server/secure/certs server/zoocfg server/secure locknode recipes bench internal/clock internal/cputime github.com/go-zookeeper/zk golang.org/x/sys/unix golang.org/x/term
 
 	# The clients' side knows no package of the server.
 	recipes:               locknode internal/mutant github.com/go-zookeeper/zk
@@ -105,7 +108,6 @@ const imports = `
 	internal/cputime:       golang.org/x/sys/unix
 	internal/loglimit:
 	internal/histogram:
-	internal/pemfile:
 	internal/zkconn:       wire
 	internal/testcert:
 	internal/rafttest:     znode github.com/hashicorp/raft
@@ -136,7 +138,7 @@ const testImports = `
 	recipes:               github.com/anishathalye/porcupine
 	bench:                 jepsen
 	znode:                 internal/freeport internal/cputime
-	jepsen/console:        jepsen server/console/web recipes github.com/go-zookeeper/zk github.com/chromedp/chromedp github.com/chromedp/chromedp/kb
+	jepsen/console:        jepsen server/ops/console/web recipes github.com/go-zookeeper/zk github.com/chromedp/chromedp github.com/chromedp/chromedp/kb
 	                       github.com/chromedp/cdproto/cdp github.com/chromedp/cdproto/emulation github.com/chromedp/cdproto/log
 	                       github.com/chromedp/cdproto/network github.com/chromedp/cdproto/page github.com/chromedp/cdproto/runtime
 	jepsen/curator:        jepsen
@@ -155,9 +157,9 @@ const testImports = `
 	quorum/wal:            internal/simdisk internal/rafttest
 	quorum/store:          internal/simdisk internal/rafttest
 	quorum:                quorum/wal internal/simnet internal/simdisk internal/rafttest internal/freeport
-	server/certs:          server/tlsconf
-	server/tlsconf:        internal/testcert
-	server:                session/sasl internal/cputime internal/simnet internal/simdisk internal/freeport internal/testcert github.com/hashicorp/raft
+	server/secure/certs:   server/secure
+	server/secure:         internal/testcert
+	server:                zkdata session/sasl internal/cputime internal/simnet internal/simdisk internal/freeport internal/testcert github.com/hashicorp/raft
 	cmd/lockkeeper:        wire zkdata session/sasl internal/freeport internal/testcert
 	server/simtest:        internal/simnet internal/simdisk internal/mutant internal/clock server quorum quorum/peer znode wire
 	                       recipes jepsen jepsen/workload github.com/go-zookeeper/zk github.com/hashicorp/raft

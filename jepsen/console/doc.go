@@ -1,5 +1,5 @@
-// Package console holds tests only: of the console's page (lockkeeper/server/console/web) in a real
-// browser, Debian's chromium, driven through the DevTools protocol. TestPage plays answers of
+// Package console holds tests only: of the console's page (lockkeeper/server/ops/console/web) in a
+// real browser, Debian's chromium, driven through the DevTools protocol. TestPage plays answers of
 // docs/api.md to it, also those that a cluster gives seldom; TestLive has a cluster of three real
 // members under load, and clients whose locks the page has to show; TestMany ten thousand locks.
 //

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"lockkeeper/server/console/web"
+	"lockkeeper/server/ops/console/web"
 )
 
 // answer is a JSON object.

@@ -131,7 +131,7 @@ func (m *member) put(old *simdisk.Disk) {
 }
 
 // mayReplaceDisk reports whether a member that fails with err sets its files aside, as a server
-// with a data directory does (server/aside.go).
+// with a data directory does (server/datadir/aside.go).
 func mayReplaceDisk(err error) bool {
 	return errors.Is(err, quorum.ErrDamaged) || errors.Is(err, quorum.ErrOutdated)
 }

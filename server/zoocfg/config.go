@@ -17,7 +17,7 @@ import (
 
 	"lockkeeper/internal/clock"
 	"lockkeeper/quorum"
-	"lockkeeper/server/tlsconf"
+	"lockkeeper/server/secure"
 	"lockkeeper/session"
 	"lockkeeper/session/sasl"
 	"lockkeeper/wire"
@@ -68,16 +68,16 @@ type Config struct {
 	// secureClientPortAddress). Empty means that there is none beside ClientAddr.
 	SecureClientAddr string
 	// TLS is for clients and HTTP (ssl.*, tls.*), PeerTLS between members (ssl.quorum.*, tls.*).
-	TLS, PeerTLS tlsconf.Settings
+	TLS, PeerTLS secure.Settings
 	// TLSDetectTimeout and PeerTLSDetectTimeout are ssl.handshakeDetectionTimeoutMillis and
 	// ssl.quorum.handshakeDetectionTimeoutMillis.
 	TLSDetectTimeout, PeerTLSDetectTimeout time.Duration
-	MaxHandshakes                          int            // netty.server.outstandingHandshake.limit
-	X509SuperUser                          string         // X509AuthenticationProvider.superUser
-	X509Naming                             tlsconf.Naming // ssl.x509.*
-	HTTPTLS                                TLSMode        // admin.forceHttps, admin.portUnification
-	HTTPNeedCert                           bool           // admin.needClientAuth
-	MetricsTLS                             bool           // metricsProvider.forceHttps
+	MaxHandshakes                          int           // netty.server.outstandingHandshake.limit
+	X509SuperUser                          string        // X509AuthenticationProvider.superUser
+	X509Naming                             secure.Naming // ssl.x509.*
+	HTTPTLS                                TLSMode       // admin.forceHttps, admin.portUnification
+	HTTPNeedCert                           bool          // admin.needClientAuth
+	MetricsTLS                             bool          // metricsProvider.forceHttps
 
 	// HTTPAddr is the host:port of the HTTP port (admin.serverAddress, admin.serverPort). Empty
 	// means that there is none.
@@ -124,7 +124,7 @@ type Config struct {
 	// wait: see quorum.Config.
 	Without []int
 	// DiskFullStops is how often this member has stopped because its disk was full, for mntr: see
-	// server.ErrDiskFull.
+	// datadir.ErrDiskFull.
 	DiskFullStops int
 
 	TickTime                             time.Duration // tickTime
@@ -421,4 +421,15 @@ func (c *Config) AllowsWord(word string) bool {
 		return true
 	}
 	return slices.Contains(c.FourLetterWords, word) || slices.Contains(c.FourLetterWords, "*")
+}
+
+// QuorumMembers are the members as package quorum takes them.
+func (c *Config) QuorumMembers() (list []quorum.Member) {
+	if c.Standalone() {
+		return []quorum.Member{{ID: quorum.MemberID(c.ID)}}
+	}
+	for _, m := range c.Members {
+		list = append(list, quorum.Member{ID: quorum.MemberID(m.ID), Addr: m.PeerAddr(), Observer: m.Observer})
+	}
+	return list
 }

@@ -3,6 +3,7 @@ package zoocfg
 import (
 	"cmp"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -14,7 +15,7 @@ import (
 	"strings"
 	"time"
 
-	"lockkeeper/server/tlsconf"
+	"lockkeeper/server/secure"
 )
 
 // TLSMode says how a port speaks TLS.
@@ -44,7 +45,7 @@ type tlsLoader struct {
 }
 
 // side is the part of the Config that the keys of a side fill.
-func (l *loader) side(side int) *tlsconf.Settings {
+func (l *loader) side(side int) *secure.Settings {
 	if side == peerSide {
 		return &l.cfg.PeerTLS
 	}
@@ -73,19 +74,19 @@ func sideKeys(side int) map[string]keyDef {
 	if side == peerSide {
 		who, reload = "members", "sslQuorumReloadCertFiles"
 	}
-	field := func(f func(*tlsconf.Settings) *string) func(*loader) *string {
+	field := func(f func(*secure.Settings) *string) func(*loader) *string {
 		return func(l *loader) *string { return f(l.side(side)) }
 	}
 	keys := map[string]keyDef{
 		"clientAuth": {value: value{kind: "need, want or none", use: func(l *loader, p property) {
 			var err error
-			if l.side(side).ClientAuth, err = tlsconf.ParseClientAuth(p.val); err != nil {
+			if l.side(side).ClientAuth, err = secure.ParseClientAuth(p.val); err != nil {
 				l.fault(p, "%v", err)
 			}
 		}}, def: "need", effect: "Whether who connects with TLS must show a certificate of the trust store: need; only if it has one: want; or never: none. Setting need while no port speaks TLS stops the start."},
 		"protocol": {value: value{kind: "TLS, TLSv1.2 or TLSv1.3", use: func(l *loader, p property) {
 			var err error
-			if l.tls.minVersion[side], l.tls.maxVersion[side], err = tlsconf.ParseProtocol(p.val); err != nil {
+			if l.tls.minVersion[side], l.tls.maxVersion[side], err = secure.ParseProtocol(p.val); err != nil {
 				l.fault(p, "%v", err)
 			}
 		}}, def: "TLS", effect: "The version of TLS, unless " + prefix + "enabledProtocols says which. TLS stands for 1.2 and 1.3; nothing older is spoken."},
@@ -93,14 +94,14 @@ func sideKeys(side int) map[string]keyDef {
 			s := l.side(side)
 			var ignored []string
 			var err error
-			if s.MinVersion, s.MaxVersion, ignored, err = tlsconf.ParseProtocols(p.val); err != nil {
+			if s.MinVersion, s.MaxVersion, ignored, err = secure.ParseProtocols(p.val); err != nil {
 				l.fault(p, "%v", err)
 			} else if len(ignored) > 0 {
 				l.warn(p, "%s: not spoken, whatever this says; TLSv1.2 and TLSv1.3 are", strings.Join(ignored, ", "))
 			}
 		}}, def: "(" + prefix + "protocol)", effect: "The versions of TLS. Older ones beside these are ignored with a warning; a list of older ones only stops the start."},
 		"ciphersuites": {value: value{kind: "IANA names with commas", use: func(l *loader, p property) {
-			suites, tls13, ignored, err := tlsconf.ParseCipherSuites(p.val)
+			suites, tls13, ignored, err := secure.ParseCipherSuites(p.val)
 			if err != nil {
 				l.fault(p, "%v", err)
 				return
@@ -114,7 +115,7 @@ func sideKeys(side int) map[string]keyDef {
 			effect: "Whether a certificate must be for the host that was meant, at the side that connects. In a server only connections between members have one."},
 		"crl": {value: value{kind: kindBoolean, use: func(l *loader, p property) { _, _ = l.boolValue(p) }}, def: "false",
 			effect: "Whether certificates of " + who + " are looked up in revocation lists. lockkeeper downloads none: true needs " + prefix + "crlFile, or it stops the start."},
-		"crlFile": {own: true, value: directory(field(func(s *tlsconf.Settings) *string { return &s.CRL })), def: "(none)",
+		"crlFile": {own: true, value: directory(field(func(s *secure.Settings) *string { return &s.CRL })), def: "(none)",
 			effect: "A file with revocation lists, in PEM. Each certificate of " + who + " then needs a current list of its issuer, and must not be on it. It is read again as the stores are (" + reload + ")."},
 		"handshakeDetectionTimeoutMillis": {value: millis(1, 5000, func(l *loader) *time.Duration { return l.detectTimeout(side) }), unit: "ms",
 			effect: "How long a connection to a port for both may take until its first byte, which shows whether it is TLS."},
@@ -124,21 +125,21 @@ func sideKeys(side int) map[string]keyDef {
 	}
 	for name, store := range map[string]struct {
 		what string
-		of   func(*tlsconf.Settings) *tlsconf.Store
+		of   func(*secure.Settings) *secure.Store
 	}{
-		"keyStore.":   {"the private key and the certificate of this server", func(s *tlsconf.Settings) *tlsconf.Store { return &s.KeyStore }},
-		"trustStore.": {"the certificate authorities whose " + who + " are trusted", func(s *tlsconf.Settings) *tlsconf.Store { return &s.TrustStore }},
+		"keyStore.":   {"the private key and the certificate of this server", func(s *secure.Settings) *secure.Store { return &s.KeyStore }},
+		"trustStore.": {"the certificate authorities whose " + who + " are trusted", func(s *secure.Settings) *secure.Store { return &s.TrustStore }},
 	} {
 		maps.Copy(keys, map[string]keyDef{
-			name + "location": {value: directory(field(func(s *tlsconf.Settings) *string { return &store.of(s).File })), def: "(none)",
+			name + "location": {value: directory(field(func(s *secure.Settings) *string { return &store.of(s).File })), def: "(none)",
 				effect: "The file with " + store.what + ": PEM, PKCS12 or JKS."},
 			name + "password": {value: value{kind: "text", use: func(l *loader, p property) { store.of(l.side(side)).Password = p.val }}, def: "(none)",
 				effect: "The password of that file. " + prefix + name + "passwordPath keeps it out of this one."},
-			name + "passwordPath": {value: directory(field(func(s *tlsconf.Settings) *string { return &store.of(s).PasswordFile })), def: "(none)",
+			name + "passwordPath": {value: directory(field(func(s *secure.Settings) *string { return &store.of(s).PasswordFile })), def: "(none)",
 				effect: "A file with that password. It wins over " + prefix + name + "password."},
 			name + "type": {value: value{kind: "PEM, PKCS12 or JKS", use: func(l *loader, p property) {
 				var err error
-				if store.of(l.side(side)).Type, err = tlsconf.ParseStoreType(p.val); err != nil {
+				if store.of(l.side(side)).Type, err = secure.ParseStoreType(p.val); err != nil {
 					l.fault(p, "%v", err)
 				}
 			}}, def: "(by the suffix: .pem, .p12, .pfx or .jks)",
@@ -197,7 +198,7 @@ var clientTLSKeys = map[string]keyDef{
 	"ssl.x509.clientCertIdSanMatchType": {own: true, value: value{kind: "1, 2, 6 or 7", use: func(l *loader, p property) {
 		n, err := strconv.Atoi(p.val)
 		if err == nil {
-			err = tlsconf.CheckNameType(n)
+			err = secure.CheckNameType(n)
 		}
 		if l.cfg.X509Naming.Type = n; err != nil {
 			l.fault(p, "%v", err)
@@ -274,7 +275,7 @@ func (l *loader) finishTLS() {
 		}
 	}
 	client := &l.cfg.TLS
-	if l.cfg.SpeaksTLS() && client.Enabled() && client.TrustStore.File == "" && client.ClientAuth != tlsconf.ClientAuthNone &&
+	if l.cfg.SpeaksTLS() && client.Enabled() && client.TrustStore.File == "" && client.ClientAuth != secure.ClientAuthNone &&
 		!l.faulty("ssl.clientAuth") && !l.faulty("ssl.trustStore.location") && !l.faulty("tls.ca") {
 		l.fault(l.at("ssl.clientAuth"), "is %s, and there are no certificate authorities: set tls.ca or ssl.trustStore.location, "+
 			"or ssl.clientAuth=none to serve clients without certificates", clientAuthText(client.ClientAuth))
@@ -305,8 +306,8 @@ func (l *loader) finishPeerTLS() {
 // PeersSpeakTLS reports whether members can connect with TLS.
 func (c *Config) PeersSpeakTLS() bool { return c.PeerTLSOn || c.PeerTLSAlso }
 
-func clientAuthText(a tlsconf.ClientAuth) string {
-	if a == tlsconf.ClientAuthWant {
+func clientAuthText(a secure.ClientAuth) string {
+	if a == secure.ClientAuthWant {
 		return "want"
 	}
 	return "need (the default)"
@@ -322,14 +323,14 @@ func (c *Config) ClientsSpeakTLS() bool { return c.ClientTLS != TLSOff || c.Secu
 
 // ProvesX509 reports whether clients can prove to be the holders of certificates.
 func (c *Config) ProvesX509() bool {
-	return c.ClientsSpeakTLS() && c.TLS.ClientAuth != tlsconf.ClientAuthNone
+	return c.ClientsSpeakTLS() && c.TLS.ClientAuth != secure.ClientAuthNone
 }
 
 // finishSide fills in the stores of tls.*, and the versions.
 func (l *loader) finishSide(side int, prefix string) {
 	s, t := l.side(side), &l.tls
 	for _, store := range []struct {
-		*tlsconf.Store
+		*secure.Store
 		name, key, file string
 	}{{&s.KeyStore, "keyStore", "tls.cert", t.cert}, {&s.TrustStore, "trustStore", "tls.ca", t.ca}} {
 		switch {
@@ -339,7 +340,7 @@ func (l *loader) finishSide(side int, prefix string) {
 				store.PasswordKey += "Path"
 			}
 		case store.file != "":
-			*store.Store = tlsconf.Store{File: store.file, Type: tlsconf.PEM, Key: store.key, PasswordKey: store.key}
+			*store.Store = secure.Store{File: store.file, Type: secure.PEM, Key: store.key, PasswordKey: store.key}
 			if store.key == "tls.cert" {
 				s.Reload = true
 				store.KeyFile, store.KeyFileKey = t.key, "tls.key"
@@ -404,7 +405,7 @@ func (l *loader) secureClientAddr() {
 func (l *loader) finishNaming() {
 	n := &l.cfg.X509Naming
 	if !n.SAN {
-		*n = tlsconf.Naming{}
+		*n = secure.Naming{}
 		return
 	}
 	const uri = 6
@@ -427,7 +428,7 @@ func (l *loader) unusedTLS() {
 	if l.cfg.SpeaksTLS() {
 		return
 	}
-	if l.has("ssl.clientAuth") && l.cfg.TLS.ClientAuth == tlsconf.ClientAuthNeed && !l.faulty("ssl.clientAuth") {
+	if l.has("ssl.clientAuth") && l.cfg.TLS.ClientAuth == secure.ClientAuthNeed && !l.faulty("ssl.clientAuth") {
 		l.fault(l.at("ssl.clientAuth"), "is need, and no port for clients speaks TLS (secureClientPort, client.portUnification): "+
 			"clients would come in without a certificate; remove the key to start without TLS")
 	}
@@ -457,4 +458,39 @@ func (l *loader) finishX509() {
 	if slices.Contains(l.cfg.RequiredSchemes, "x509") && len(l.cfg.RequiredSchemes) == 1 {
 		l.fault(l.at("enforce.auth.schemes"), "%s", how)
 	}
+}
+
+// OpenTLS reads the certificates of the ports for clients and HTTP. Errors are Faults.
+func (c *Config) OpenTLS() (*secure.Keeper, error) {
+	keeper, err := c.openKeeper(c.TLS)
+	if err == nil && !c.TLS.Enabled() {
+		return nil, c.Fault("tls.cert", "is not set: a port that speaks TLS needs a certificate")
+	}
+	return keeper, err
+}
+
+// OpenPeerTLS reads the certificates of the port between members. Errors are Faults.
+func (c *Config) OpenPeerTLS() (*secure.Keeper, error) { return c.openKeeper(c.PeerTLS) }
+
+// openKeeper is secure.Open; a file that cannot be used becomes a Fault of its key.
+func (c *Config) openKeeper(settings secure.Settings) (*secure.Keeper, error) {
+	keeper, err := secure.Open(settings)
+	if err == nil {
+		return keeper, nil
+	}
+	list := []error{err}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		list = joined.Unwrap()
+	}
+	var faults Faults
+	for _, e := range list {
+		file, ok := errors.AsType[*secure.FileError](e)
+		if !ok {
+			return nil, e
+		}
+		f := c.Fault(file.Key, "%s: %v", file.File, file.Err)
+		f.Err = file.Err
+		faults = append(faults, f)
+	}
+	return nil, faults.Err()
 }

@@ -7,15 +7,15 @@ import (
 	"testing"
 	"time"
 
-	"lockkeeper/server/tlsconf"
+	"lockkeeper/server/secure"
 )
 
 // TestTLSSettings has what the keys of TLS come to, several together.
 func TestTLSSettings(t *testing.T) {
-	pemStores := func(reload bool) tlsconf.Settings {
-		return tlsconf.Settings{Reload: reload,
-			KeyStore:   tlsconf.Store{File: "/c", KeyFile: "/k", Type: tlsconf.PEM, Key: "tls.cert", KeyFileKey: "tls.key", PasswordKey: "tls.cert"},
-			TrustStore: tlsconf.Store{File: "/a", Type: tlsconf.PEM, Key: "tls.ca", PasswordKey: "tls.ca"}}
+	pemStores := func(reload bool) secure.Settings {
+		return secure.Settings{Reload: reload,
+			KeyStore:   secure.Store{File: "/c", KeyFile: "/k", Type: secure.PEM, Key: "tls.cert", KeyFileKey: "tls.key", PasswordKey: "tls.cert"},
+			TrustStore: secure.Store{File: "/a", Type: secure.PEM, Key: "tls.ca", PasswordKey: "tls.ca"}}
 	}
 	const ours = base + "tls.cert=/c\ntls.key=/k\ntls.ca=/a\n"
 	for name, c := range map[string]struct {
@@ -35,14 +35,14 @@ func TestTLSSettings(t *testing.T) {
 		"ZooKeeper's": {base + "secureClientPort=2182\nzookeeper.ssl.keyStore.location=/k.jks\nssl.keyStore.password=secret\nssl.trustStore.location=/t\n" +
 			"ssl.trustStore.type=pkcs12\nssl.trustStore.passwordPath=/p\nssl.clientAuth=WANT\nclient.certReload=true\nssl.protocol=TLSv1.2\nssl.crlFile=/r\nssl.crl=true", func(c *Config) {
 			c.SecureClientAddr = ":2182"
-			c.TLS = tlsconf.Settings{ClientAuth: tlsconf.ClientAuthWant, Reload: true, MinVersion: tls.VersionTLS12, MaxVersion: tls.VersionTLS12,
-				KeyStore:   tlsconf.Store{File: "/k.jks", Password: "secret", Key: "ssl.keyStore.location", PasswordKey: "ssl.keyStore.password"},
-				TrustStore: tlsconf.Store{File: "/t", Type: tlsconf.PKCS12, PasswordFile: "/p", Key: "ssl.trustStore.location", PasswordKey: "ssl.trustStore.passwordPath"},
+			c.TLS = secure.Settings{ClientAuth: secure.ClientAuthWant, Reload: true, MinVersion: tls.VersionTLS12, MaxVersion: tls.VersionTLS12,
+				KeyStore:   secure.Store{File: "/k.jks", Password: "secret", Key: "ssl.keyStore.location", PasswordKey: "ssl.keyStore.password"},
+				TrustStore: secure.Store{File: "/t", Type: secure.PKCS12, PasswordFile: "/p", Key: "ssl.trustStore.location", PasswordKey: "ssl.trustStore.passwordPath"},
 				CRL:        "/r", CRLKey: "ssl.crlFile"}
 		}},
 		"members": {ours + "secureClientPort=2182\nssl.quorum.keyStore.location=/q.pem\nssl.quorum.hostnameVerification=false\nsslQuorumReloadCertFiles=true\ntls.crl=/r", func(c *Config) {
 			c.SecureClientAddr, c.TLS, c.PeerTLS = ":2182", pemStores(true), pemStores(true)
-			c.PeerTLS.KeyStore = tlsconf.Store{File: "/q.pem", Key: "ssl.quorum.keyStore.location", PasswordKey: "ssl.quorum.keyStore.password"}
+			c.PeerTLS.KeyStore = secure.Store{File: "/q.pem", Key: "ssl.quorum.keyStore.location", PasswordKey: "ssl.quorum.keyStore.password"}
 			c.PeerTLS.AnyHost = true
 			c.TLS.CRL, c.TLS.CRLKey, c.PeerTLS.CRL, c.PeerTLS.CRLKey = "/r", "tls.crl", "/r", "tls.crl"
 		}},
@@ -57,7 +57,7 @@ func TestTLSSettings(t *testing.T) {
 		}},
 		"names": {ours + "secureClientPort=2182\nssl.x509.clientCertIdType=san\nX509AuthenticationProvider.superUser=CN=root", func(c *Config) {
 			c.SecureClientAddr, c.TLS, c.PeerTLS, c.X509SuperUser = ":2182", pemStores(true), pemStores(true), "CN=root"
-			c.X509Naming = tlsconf.Naming{SAN: true, Type: 6, Match: regexp.MustCompile(".*"), Extract: regexp.MustCompile(".*")}
+			c.X509Naming = secure.Naming{SAN: true, Type: 6, Match: regexp.MustCompile(".*"), Extract: regexp.MustCompile(".*")}
 		}},
 		"HTTP": {ours + "admin.serverPort=8080\nadmin.forceHttps=true\nadmin.portUnification=true\nadmin.needClientAuth=true", func(c *Config) {
 			c.HTTPAddr, c.HTTPTLS, c.HTTPNeedCert, c.TLS, c.PeerTLS = ":8080", TLSOnly, true, pemStores(true), pemStores(true)

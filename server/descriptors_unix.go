@@ -1,0 +1,22 @@
+//go:build unix
+
+package server
+
+import (
+	"os"
+	"syscall"
+)
+
+// fileDescriptors returns how many files this process has open and how many it may have; -1 where
+// the system does not report it.
+func fileDescriptors() (open, limit int64) {
+	open, limit = -1, -1
+	if entries, err := os.ReadDir("/proc/self/fd"); err == nil {
+		open = int64(len(entries)) - 1 // ReadDir's own
+	}
+	var r syscall.Rlimit
+	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &r) == nil {
+		limit = int64(r.Cur)
+	}
+	return open, limit
+}

@@ -1,0 +1,153 @@
+package offline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"lockkeeper/quorum"
+	"lockkeeper/server/datadir"
+	"lockkeeper/server/zoocfg"
+	"lockkeeper/wire"
+	"lockkeeper/zkdata"
+	"lockkeeper/znode"
+)
+
+// Exported is what Export has written.
+type Exported struct {
+	Zxid            wire.Zxid
+	Epoch           uint64
+	Nodes, Sessions int
+	// Left is how many sessions, with their ephemeral nodes, are not in it: ZooKeeper computes a
+	// session's password from its id, and would not accept theirs.
+	Left int
+}
+
+// Export writes the data of a member that does not run as ZooKeeper's files, into dir, which must
+// be empty or not be there. snapshot, unless empty, is a file of 'lockkeeper snapshot save' that is
+// written instead. It appears as a whole or not at all.
+func Export(ctx context.Context, cfg zoocfg.Config, snapshot, dir string) (e Exported, err error) {
+	if err := cfg.Validate(); err != nil {
+		return e, err
+	}
+	cfg = cfg.WithDefaults()
+	if list, err := os.ReadDir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return e, fmt.Errorf("server: export: %w", err)
+	} else if len(list) > 0 {
+		return e, fmt.Errorf("server: export: %s is not empty", dir)
+	}
+	var store *znode.Store
+	if snapshot != "" {
+		if store, err = readSnapshot(snapshot); err != nil {
+			err = fmt.Errorf("server: export: %w", err)
+		}
+	} else {
+		store, e.Epoch, _, err = stoppedState(ctx, &cfg)
+	}
+	if err != nil {
+		return e, err
+	}
+	if store.Zxid() == 0 {
+		return e, errors.New("server: export: there are no data: this member has never applied an update. Export the member of the cluster " +
+			"with the greatest zxid (lockkeeper inspect)")
+	}
+	state, left := zkdata.FromStore(store)
+	e.Zxid, e.Nodes, e.Sessions, e.Left = state.Zxid, state.Len(), len(state.Sessions), left
+	e.Epoch = max(e.Epoch, uint64(state.Zxid)>>32)
+	if err := writeExport(dir, state, e.Epoch, cfg.ID); err != nil {
+		return e, fmt.Errorf("server: export: %w", err)
+	}
+	return e, nil
+}
+
+// readSnapshot reads a file of 'lockkeeper snapshot save'.
+func readSnapshot(name string) (*znode.Store, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	store, err := znode.Restore(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return store, nil
+}
+
+// stoppedState is the last state of a member that does not run, the term of its last entry, and
+// what was put in order when its files were opened.
+func stoppedState(ctx context.Context, cfg *zoocfg.Config) (store *znode.Store, term uint64, repaired []string, err error) {
+	err = withStopped(ctx, cfg, func(stores quorum.Stores) error {
+		repaired = stores.Repaired
+		store, term, err = quorum.LastState(stores)
+		return err
+	})
+	return store, term, repaired, err
+}
+
+// withStopped opens the stores of a member that does not run, as a start of it does.
+func withStopped(ctx context.Context, cfg *zoocfg.Config, do func(quorum.Stores) error) error {
+	if _, err := os.Stat(filepath.Join(cfg.DataLogDir, datadir.LogFile)); err != nil {
+		return cfg.Fault("dataDir", "there are no data of lockkeeper: %v", err)
+	}
+	dirs, err := datadir.Open(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer dirs.Close()
+	stores, err := quorum.OpenStores(cfg.DataDir, cfg.DataLogDir, cfg.LogStore)
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(stores), stores.Close())
+}
+
+// writeExport makes a directory of ZooKeeper, for its owner alone: the snapshot has the passwords
+// of sessions.
+func writeExport(dir string, state *zkdata.State, epoch uint64, id uint8) (err error) {
+	if err := datadir.MakeAll(filepath.Dir(dir), quorum.SyncDir); err != nil {
+		return err
+	}
+	tmp, err := os.MkdirTemp(filepath.Dir(dir), filepath.Base(dir)+".*.tmp")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.RemoveAll(tmp)
+		}
+	}()
+	data := filepath.Join(tmp, datadir.ZooKeeperDir)
+	if err := os.Mkdir(data, 0o700); err != nil {
+		return err
+	}
+	epochs := func(w io.Writer) error { _, err := fmt.Fprintln(w, epoch); return err }
+	for _, file := range []struct {
+		name  string
+		write func(io.Writer) error
+	}{
+		{filepath.Join(datadir.ZooKeeperDir, fmt.Sprintf("snapshot.%x", uint64(state.Zxid))), state.WriteSnapshot},
+		{filepath.Join(datadir.ZooKeeperDir, "currentEpoch"), epochs},
+		{filepath.Join(datadir.ZooKeeperDir, "acceptedEpoch"), epochs},
+		{"myid", func(w io.Writer) error { _, err := fmt.Fprintln(w, id); return err }},
+	} {
+		f, err := os.OpenFile(filepath.Join(tmp, file.name), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(file.write(f), f.Sync(), f.Close()); err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(quorum.SyncDir(data), quorum.SyncDir(tmp)); err != nil {
+		return err
+	}
+	if err := os.Rename(tmp, dir); err != nil { // over one that is empty, too
+		return err
+	}
+	return quorum.SyncDir(filepath.Dir(dir))
+}
