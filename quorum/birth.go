@@ -106,12 +106,12 @@ func (ms *members) queryBirth(ctx context.Context, since time.Time) birth {
 			others = append(others, m.ID)
 		}
 	}
-	own := peer.Hello{State: ms.standing(), Disk: ms.cfg.Peers.Disk, Cluster: ms.roster.Cluster(),
+	own := peer.Hello{State: ms.birthState(), Disk: ms.cfg.Peers.Disk, Cluster: ms.roster.Cluster(),
 		Listed: peer.Sum(ms.cfg.Members), Imported: ms.brought}
 	b := judgeBirth(&ms.cfg, own, ms.helloAll(ctx, others))
 	late := time.Since(since) > birthPatience
 	switch {
-	case ms.standing() == peer.Used:
+	case ms.birthState() == peer.Used:
 	case b.cluster != 0 && b.foreign && ms.brought != (peer.Imported{}) && !mutant.On(mutant.ImportJoins):
 		ms.disk.Stop(ms.cfg.Stores.Retire(fmt.Sprintf("cluster %v exists already, and does not count this disk, %v: "+
 			"its data count, not those that were imported here", b.cluster, own.Disk)))
@@ -257,25 +257,5 @@ func (ms *members) grow() error {
 	if err := f.Error(); err != nil {
 		return err
 	}
-	return recordStanding(&ms.cfg.Stores, ms.servers())
-}
-
-// renumber makes stores of a member that stood alone those of member id: a member alone needs no
-// number. The log names its only voter by number and disk, so a configuration with the new name is
-// added; it is committed, as the disk is the only one that counts. It changes no other stores.
-func renumber(s *store.Stores, id MemberID) error {
-	identity, err := s.Identity()
-	if err != nil || identity.Disk == 0 || identity.Owner == uint64(id) {
-		return nil // claim says what is wrong, if anything is
-	}
-	v, err := Survey(*s)
-	if err != nil || len(v.Servers) != 1 || v.Servers[0].Address != peer.AloneAddr {
-		return err
-	}
-	servers := aloneConfiguration(peer.ServerID(id, v.Disk))
-	entry := &raft.Log{Index: v.LastIndex + 1, Term: v.LastTerm, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(servers)}
-	if err := s.Log.StoreLog(entry); err != nil {
-		return fmt.Errorf("quorum: write log: %w", err)
-	}
-	return s.SetIdentity(store.Identity{Owner: uint64(id), Disk: identity.Disk})
+	return recordStanding(&ms.cfg.Stores, ms.Servers())
 }

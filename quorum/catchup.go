@@ -64,8 +64,8 @@ type snapshotRefusal struct {
 	since time.Time // the first of its kind, by time.Now
 }
 
-// heard is told of each AppendEntries request that arrives (peer.Local.Heard).
-func (c *catchUp) heard(q *raft.AppendEntriesRequest) {
+// noteCommit is told of each AppendEntries request that arrives (peer.Local.Heard).
+func (c *catchUp) noteCommit(q *raft.AppendEntriesRequest) {
 	if q.LeaderCommitIndex == 0 {
 		return
 	}

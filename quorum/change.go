@@ -3,14 +3,11 @@ package quorum
 import (
 	"context"
 	"errors"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/hashicorp/raft"
 
-	"lockkeeper/internal/mutant"
 	"lockkeeper/quorum/peer"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
@@ -37,25 +34,10 @@ import (
 const (
 	// changePause is between two looks at a change that is under way.
 	changePause = 20 * time.Millisecond
-	// catchUpLimit is how long a new voter may take to get all of the log.
-	catchUpLimit = 2 * time.Minute
 	// stuckLimit is how long a change waits for a majority that was there when it began, and for a
 	// new member that does not answer yet.
 	stuckLimit = 10 * time.Second
 )
-
-// changer is what the change loop keeps in mind about the change under way. All of it can be found
-// out again.
-type changer struct {
-	term      uint64
-	led       time.Time // since when this member has led
-	change    *znode.Change
-	begun     time.Time
-	possible  bool      // a step has been possible
-	stuck     time.Time // since when no step is possible; zero while one is
-	transfers int       // how often the leadership could not be transferred
-	look      time.Time // when to look at the configuration files again (adoptFile)
-}
 
 // changeLoop follows who the members are, and while this member leads makes raft count them.
 func (ms *members) changeLoop(ctx context.Context) {
@@ -69,6 +51,22 @@ func (ms *members) changeLoop(ctx context.Context) {
 			continue
 		}
 		ms.awaitMembers(ctx, pause)
+	}
+}
+
+// awaitMembers waits until the members may differ, for pause at the most; 0: for as long as it
+// takes.
+func (ms *members) awaitMembers(ctx context.Context, pause time.Duration) {
+	var late <-chan time.Time
+	if pause > 0 {
+		t := time.NewTimer(pause)
+		defer t.Stop()
+		late = t.C
+	}
+	select {
+	case <-ctx.Done():
+	case <-ms.state.changed:
+	case <-late:
 	}
 }
 
@@ -106,7 +104,7 @@ func (ms *members) driveChange(ctx context.Context, ch *changer) (pause time.Dur
 		return changePause
 	}
 	ch.possible, ch.stuck = true, time.Time{}
-	step := p.next()
+	step := p.nextStep()
 	ends := change != nil && (step.kind == stepNone || step.kind == stepRemove)
 	switch {
 	case ms.stepWaits(ch, p, step, ends):
@@ -238,124 +236,4 @@ func (ms *members) take(ctx context.Context, s step) {
 		ms.log.Info("raft did not take the step, looking again", "step", s.kind, "of", s.id, "err", err)
 	}
 	ms.state.membersMayDiffer()
-}
-
-// plan finds out what is to be done to make raft count the wanted members. Members that have not
-// caught up when catchUpLimit has passed count as dead.
-func (ms *members) plan(ctx context.Context, ch *changer, wanted []znode.Member) *plan {
-	p := &plan{self: ms.self, wanted: wanted, servers: ms.servers(), alive: serverSet{ms.self: true},
-		voters: serverSet{}, others: serverSet{}, target: serverSet{},
-		chosen: map[MemberID]raft.ServerID{}, replacedBy: map[raft.ServerID]raft.ServerID{}}
-	votes := map[MemberID]bool{}
-	for _, s := range p.servers {
-		if s.Suffrage == raft.Voter {
-			p.voters[s.ID], votes[peer.IDOf(s.ID)] = true, true
-		} else {
-			p.others[s.ID] = true
-		}
-	}
-	ms.state.mu.RLock()
-	members, _ := ms.state.store.Members()
-	ms.state.mu.RUnlock()
-	for _, m := range members {
-		p.begun = p.begun || votes[MemberID(m.ID)] == m.Observer
-	}
-	if p.settled(ms.recentNewcomers()) {
-		ms.choose(p, ch, nil)
-		p.order()
-		return p
-	}
-	// They are queried now: what was heard a moment ago would be no reason to take somebody's vote.
-	query := map[MemberID]bool{}
-	for _, s := range p.servers {
-		query[peer.IDOf(s.ID)] = s.Suffrage == raft.Voter || query[peer.IDOf(s.ID)]
-	}
-	for _, m := range wanted {
-		query[MemberID(m.ID)] = true
-	}
-	delete(query, ms.cfg.ID)
-	p.queried = true
-	p.answers = ms.helloAll(ctx, slices.Sorted(maps.Keys(query)))
-	ms.choose(p, ch, p.answers)
-	late := time.Since(ch.begun) > catchUpLimit
-	for id := range p.target {
-		if late && !p.voters[id] && !ms.caughtUp(id, ms.raft.CommitIndex()) {
-			delete(p.alive, id)
-		}
-	}
-	p.order()
-	return p
-}
-
-// choose finds the disk that each wanted member is to have. A member that answers with a blank disk
-// while the one that raft counts is silent has lost that one. answers are nil if nobody was
-// queried.
-func (ms *members) choose(p *plan, ch *changer, answers map[MemberID]peer.Hello) {
-	for _, m := range p.wanted {
-		id := MemberID(m.ID)
-		counted := peer.DisksOf(p.servers, id)
-		h, answered := answers[id]
-		present := peer.ServerID(id, h.Disk)
-		switch {
-		case id == ms.cfg.ID:
-			p.chosen[id] = ms.self
-		case answered && (p.voters[present] || p.others[present] || len(counted) == 0 && ms.mayJoin(h)):
-			p.chosen[id] = present
-		case answered && ms.mayJoin(h) && ms.mayReplace(ch, m.Observer, counted, h):
-			p.chosen[id] = present
-		case len(counted) > 0:
-			p.chosen[id] = counted[0].ID
-		}
-		if answered && p.chosen[id] == present && (h.Cluster == 0 || h.Cluster == ms.roster.Cluster()) {
-			p.alive[present] = true
-		}
-		if c, ok := p.chosen[id]; ok && !m.Observer {
-			p.target[c] = true
-		}
-		for _, s := range counted {
-			if s.ID != p.chosen[id] {
-				p.replacedBy[s.ID] = p.chosen[id]
-			}
-		}
-	}
-	for id, h := range answers { // voters that are to go count until then
-		if present := peer.ServerID(id, h.Disk); p.voters[present] && h.Cluster == ms.roster.Cluster() {
-			p.alive[present] = true
-		}
-	}
-}
-
-// mayJoin reports whether a disk that raft does not count can become one of this cluster: it
-// belongs to the cluster, because it was replaced and has come back, for example; or it is blank.
-func (ms *members) mayJoin(h peer.Hello) bool {
-	if h.Cluster != 0 {
-		return h.Cluster == ms.roster.Cluster()
-	}
-	return h.State != peer.Used && (h.Imported == (peer.Imported{}) || mutant.On(mutant.ImportJoins))
-}
-
-// mayReplace reports whether a member has lost the disk that raft counts: it answers with another
-// one, and the old one has been silent for a while. A disk without the vote that the member is to
-// have is one of a member that was removed, and has come back.
-func (ms *members) mayReplace(ch *changer, observer bool, counted []raft.Server, h peer.Hello) bool {
-	if ms.cfg.KeepDisks && (observer || counted[0].Suffrage == raft.Voter) {
-		ms.trouble.Warn("keep "+string(counted[0].ID), "a member has come back with another disk, and replaceDisks=false "+
-			"leaves it to the operator: remove it from the cluster and add it again",
-			"member", peer.IDOf(counted[0].ID), "disk", h.Disk)
-		return false
-	}
-	if time.Since(ch.led) < ms.peerTimeout() {
-		return false // a new leader has not heard of anybody yet
-	}
-	for _, s := range counted {
-		if !ms.heardOf(s.ID) {
-			continue
-		}
-		if ms.persists(peer.IDOf(s.ID)) {
-			ms.trouble.Warn("number in use "+string(s.ID), "a second process has the number of a member that answers: it is not taken in",
-				"member", peer.IDOf(s.ID), "disk", peer.DiskOf(s.ID), "other", h.Disk)
-		}
-		return false
-	}
-	return true
 }

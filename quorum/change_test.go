@@ -77,7 +77,7 @@ func (c *cluster) must(err error) {
 // counted is what raft counts, as the leader has it: "1 2 3o", observers with an o.
 func (c *cluster) counted(i int) string {
 	var list []string
-	for _, s := range c.reps[i].servers() {
+	for _, s := range c.reps[i].Servers() {
 		mark := ""
 		if s.Suffrage != raft.Voter {
 			mark = "o"
@@ -674,7 +674,7 @@ func TestNewMemberGetsASnapshot(t *testing.T) {
 func TestDiskFromTheBirthIsTakenInAgain(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		at := (c.leader() + 1) % 3
-		cluster, servers := c.reps[at].roster.Cluster(), c.reps[at].servers()
+		cluster, servers := c.reps[at].roster.Cluster(), c.reps[at].Servers()
 		old := c.reps[at].self
 		c.wipe(at)
 		c.recs[c.leader()].result(t, c.propose(c.leader(), createSession(9)))

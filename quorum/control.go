@@ -28,7 +28,7 @@ func (c *control) controlLoop(ctx context.Context) {
 	defer func() {
 		c.endLeadership()
 		if rt != nil {
-			rt.stop()
+			rt.end()
 		}
 	}()
 	// A heartbeat may have named the leader before anybody listened to raft, and then no event
@@ -66,7 +66,7 @@ func (c *control) reroute(ctx context.Context, rt *route) *route {
 		return rt
 	}
 	if rt != nil {
-		rt.stop()
+		rt.end()
 	}
 	if leader == NoMember {
 		c.log.Info("no leader")

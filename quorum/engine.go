@@ -7,12 +7,14 @@ import (
 	"log/slog"
 	"math"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
+	"lockkeeper/internal/clock"
 	"lockkeeper/internal/loglimit"
 	"lockkeeper/quorum/peer"
 	"lockkeeper/quorum/store"
@@ -25,9 +27,8 @@ var ErrNoLeader = errors.New("quorum: no leader")
 
 var errOtherCluster = errors.New("quorum: another cluster")
 
-// engine is hashicorp/raft as one member runs it, with the stores below it, the port and the
-// transport beside it, and what every part of a replica needs to know of its member. The parts embed
-// it.
+// engine is hashicorp/raft as one member runs it, with the stores below it and the port and the
+// transport beside it. Every part of a replica embeds it, and knows its member by it.
 type engine struct {
 	cfg      Config
 	self     raft.ServerID
@@ -144,11 +145,6 @@ func (e *engine) start(owner store.Owner, fsm raft.FSM) error {
 	return nil
 }
 
-// aloneConfiguration is that of a member that stands alone.
-func aloneConfiguration(self raft.ServerID) raft.Configuration {
-	return raft.Configuration{Servers: []raft.Server{{Suffrage: raft.Voter, ID: self, Address: peer.AloneAddr}}}
-}
-
 // shutdown ends raft and its stores' layers. The member has been cut off from its peers.
 func (e *engine) shutdown() {
 	down := e.raft.Shutdown()
@@ -176,8 +172,33 @@ func (e *engine) stamp() znode.Stamp {
 // peerTimeout bounds one exchange with the leader.
 func (e *engine) peerTimeout() time.Duration { return 2 * e.cfg.heartbeatTimeout() }
 
-// servers are the members that raft counts, or is about to: the newest configuration in the log.
-func (e *engine) servers() []raft.Server {
+// ID is the number of this member.
+func (e *engine) ID() MemberID { return e.cfg.ID }
+
+// Disk is the id of this member's data directory.
+func (e *engine) Disk() peer.DiskID { return e.cfg.Peers.Disk }
+
+// Cluster is the cluster that this member belongs to; 0 while it is in none.
+func (e *engine) Cluster() peer.ClusterID { return e.roster.Cluster() }
+
+// Term is the term that this member is in.
+func (e *engine) Term() uint64 { return e.raft.CurrentTerm() }
+
+// Counted reports whether raft counts this member with the disk that it has, as far as it knows.
+func (e *engine) Counted() bool {
+	return slices.ContainsFunc(e.Servers(), func(s raft.Server) bool { return s.ID == e.self })
+}
+
+// ClockMs returns the cluster's clock: what an entry of this moment has as its Stamp.ClockMs if
+// this member leads.
+func (e *engine) ClockMs() int64 { return e.clock.nowMs() }
+
+// Measures returns what is measured.
+func (e *engine) Measures() *Measures { return &e.measures }
+
+// Servers are the disks that raft counts, or is about to: the newest configuration in the log. It
+// is empty while this member is in no cluster.
+func (e *engine) Servers() []raft.Server {
 	f := e.raft.GetConfiguration()
 	if f.Error() != nil { // it never fails
 		return nil
@@ -188,7 +209,7 @@ func (e *engine) servers() []raft.Server {
 // maj is the majority rule for the members that raft counts.
 func (e *engine) maj() Maj {
 	voters := 0
-	for _, s := range e.servers() {
+	for _, s := range e.Servers() {
 		if s.Suffrage == raft.Voter {
 			voters++
 		}
@@ -196,10 +217,10 @@ func (e *engine) maj() Maj {
 	return NewMaj(max(1, voters))
 }
 
-// standing is how far this member has come.
-func (e *engine) standing() peer.State {
+// birthState is how far this member has come.
+func (e *engine) birthState() peer.State {
 	switch {
-	case len(e.servers()) > 0:
+	case len(e.Servers()) > 0:
 		return peer.Used
 	case e.cfg.Lost:
 		return peer.Lost
@@ -209,7 +230,7 @@ func (e *engine) standing() peer.State {
 
 // stoodAlone reports whether raft counts just this member, as one that stands alone.
 func (e *engine) stoodAlone() bool {
-	servers := e.servers()
+	servers := e.Servers()
 	return len(servers) == 1 && servers[0].Address == peer.AloneAddr && servers[0].ID == e.self
 }
 
@@ -342,4 +363,73 @@ func (s *seenMessages) recently(msg string) bool {
 		s.at[msg] = now
 	}
 	return false
+}
+
+// clusterClock is the cluster's clock on this member (znode.Store.ClockMs), which it continues when
+// it leads: the clock of the newest entry, and the time that has passed since then by the monotonic
+// clock of this machine. While it follows, each entry sets it right, so that clocks of different
+// speed do not depart from each other.
+//
+// It stands still while this machine is suspended, and while no member runs: what counts by it
+// lives longer then, never shorter.
+type clusterClock struct {
+	clock *clock.Clock
+
+	mu sync.Mutex
+	ms int64     // at the moment at
+	at time.Time // by clock.Awake
+}
+
+// set sets the clock.
+func (c *clusterClock) set(ms int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ms, c.at = ms, c.clock.Awake()
+}
+
+// nowMs returns the clock. It does not run backwards while this member leads.
+func (c *clusterClock) nowMs() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.nowLocked(c.clock.Awake())
+}
+
+func (c *clusterClock) nowLocked(now time.Time) int64 { return c.ms + now.Sub(c.at).Milliseconds() }
+
+// applied is called with the clock of an entry that has been applied. A leader made it some time
+// ago, perhaps this one: a leader is set forward only.
+func (c *clusterClock) applied(ms int64, leads bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if now := c.clock.Awake(); !leads || ms > c.nowLocked(now) {
+		c.ms, c.at = ms, now
+	}
+}
+
+// signal puts a token into c, which has room for one, unless one is there.
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// broadcastAfter has c's waiters look again when ctx ends, until stop is called. c's lock must be
+// one that they hold.
+func broadcastAfter(ctx context.Context, c *sync.Cond) (stop func() bool) {
+	return context.AfterFunc(ctx, func() {
+		c.L.Lock()
+		defer c.L.Unlock()
+		c.Broadcast()
+	})
+}
+
+// sleep waits for d, or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
 }

@@ -83,7 +83,7 @@ func (ms *members) judgeFile(p *plan, agreed []znode.Member) (f fileChange) {
 	for _, m := range agreed {
 		id := MemberID(m.ID)
 		_, queried := p.answers[id]
-		same := id == ms.cfg.ID || queried && p.answers[id].Listed == own && p.votes(id)
+		same := id == ms.cfg.ID || queried && p.answers[id].Listed == own && p.hasVote(id)
 		if m.Observer {
 			continue
 		}
@@ -174,7 +174,7 @@ func (ms *members) keepsOut(p *plan, m znode.Member, own uint32) string {
 func (ms *members) yieldToLines(answers map[MemberID]peer.Hello) {
 	own := peer.Sum(ms.cfg.Members)
 	others := map[uint32][]MemberID{}
-	for _, s := range ms.servers() {
+	for _, s := range ms.Servers() {
 		id := peer.IDOf(s.ID)
 		if h, ok := answers[id]; ok && h.Listed != own && s.Suffrage == raft.Voter && h.Disk == peer.DiskOf(s.ID) {
 			others[h.Listed] = append(others[h.Listed], id)

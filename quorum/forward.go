@@ -132,7 +132,7 @@ func (f *forwarder) startRoute(life context.Context, leader MemberID) *route {
 // routeRetry is the pause before a broken forward stream is opened again.
 const routeRetry = 20 * time.Millisecond
 
-func (rt *route) stop() {
+func (rt *route) end() {
 	rt.cancel()
 	<-rt.done
 }

@@ -398,7 +398,7 @@ func (l *leadership) succeed(ctx context.Context, dead MemberID, term uint64) {
 // than 0 if it is not to stand.
 func (l *leadership) successor(dead MemberID) int {
 	var voters []MemberID
-	for _, s := range l.servers() {
+	for _, s := range l.Servers() {
 		if id := peer.IDOf(s.ID); s.Suffrage == raft.Voter && id != dead {
 			voters = append(voters, id)
 		}

@@ -4,12 +4,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/hashicorp/raft"
 
 	"lockkeeper/internal/mutant"
 	"lockkeeper/quorum/peer"
@@ -18,8 +15,8 @@ import (
 	"lockkeeper/znode"
 )
 
-// members is who the members of the cluster are: this member's part in the first start (birth.go), in
-// changes (change.go) and in the replacement of disks.
+// members is who the members of the cluster are: this member's part in the first start (birth.go),
+// in changes (change.go) and in the replacement of disks.
 type members struct {
 	*engine
 	leadership *leadership
@@ -52,7 +49,7 @@ func newMembers(e *engine, l *leadership, s *state, brought peer.Imported) (*mem
 // member alone must have been alone: the others of its cluster may have what it does not. One that
 // stood alone may become the first one of a cluster (growth.go).
 func (ms *members) check() error {
-	servers := ms.servers()
+	servers := ms.Servers()
 	if len(servers) > 0 {
 		wasAlone := servers[0].Address == peer.AloneAddr
 		switch {
@@ -111,22 +108,6 @@ func (ms *members) toSet(s *znode.Store) bool {
 	reconfig := ms.cfg.Flags&znode.Reconfig != 0
 	return members == nil || reconfig && version == 0 || string(config) != znode.ConfigText(members, version) ||
 		!reconfig && znode.ConfigText(members, 0) != ms.cfg.ConfigText
-}
-
-// awaitMembers waits until the members may differ, for pause at the most; 0: for as long as it
-// takes.
-func (ms *members) awaitMembers(ctx context.Context, pause time.Duration) {
-	var late <-chan time.Time
-	if pause > 0 {
-		t := time.NewTimer(pause)
-		defer t.Stop()
-		late = t.C
-	}
-	select {
-	case <-ctx.Done():
-	case <-ms.state.changed:
-	case <-late:
-	}
 }
 
 // toldMembers are the members that MembersChanged was last called with.
@@ -198,126 +179,6 @@ const (
 	queryPauseMax = 500 * time.Millisecond
 )
 
-// setBackCheck is how often a member with a leader asks the others whether its disk was set back.
-const setBackCheck = 10 * time.Second
-
-// queryLoop queries the other members as long as this one is in no cluster, or stood alone and may
-// not begin one, and when it has known no leader for some time.
-func (ms *members) queryLoop(ctx context.Context) {
-	pause := queryPauseMin
-	began := time.Now()
-	var checked time.Time
-	for ctx.Err() == nil {
-		if birth := ms.standing() != peer.Used; birth || ms.growing.Load() {
-			if birth {
-				ms.tryBirth(ctx, began)
-			} else {
-				ms.tryGrow(ctx, began)
-			}
-			sleep(ctx, pause)
-			pause = min(2*pause, queryPauseMax)
-			continue
-		}
-		if now := time.Now(); ms.leadership.leaderlessFor() > 2*ms.peerTimeout() || now.Sub(checked) >= setBackCheck {
-			checked = now
-			ms.seekCluster(ctx)
-		}
-		sleep(ctx, ms.peerTimeout())
-	}
-}
-
-// seekCluster queries the others, now and then and when this member hears from no leader. The
-// member ends if its disk was set back. It says if the others have removed it, or replaced its
-// disk. Their leader learns from the query of this disk, and takes it in again if the one that
-// replaced it is silent.
-func (ms *members) seekCluster(ctx context.Context) {
-	var peers []MemberID
-	for _, s := range ms.servers() {
-		if id := peer.IDOf(s.ID); id != ms.cfg.ID && !slices.Contains(peers, id) {
-			peers = append(peers, id)
-		}
-	}
-	answers := ms.helloAll(ctx, peers)
-	if ms.wasSetBack(answers) {
-		return
-	}
-	ms.yieldToLines(answers)
-	if ms.leadership.Leader() != NoMember {
-		return
-	}
-	_, version := ms.state.Members()
-	ms.warnLostMajority(answers)
-	ms.warnLeaderless(peers, answers)
-	for _, h := range answers {
-		switch {
-		case h.Cluster != ms.roster.Cluster():
-		case h.Role == "leader" && h.Counted != 0 && h.Counted != ms.cfg.Peers.Disk:
-			ms.trouble.Warn("replaced", "the disk of this member has been replaced, and it serves nobody: stop it",
-				"member", ms.cfg.ID, "disk", ms.cfg.Peers.Disk, "by", h.Counted)
-			return
-		case h.Version > uint64(version) && !h.Member:
-			ms.trouble.Warn("removed", "this member has been removed from the cluster, and serves nobody: stop it, or add it again")
-			return
-		}
-	}
-}
-
-// wasSetBack ends the member if it has acknowledged entries that its disk does not have: the disk
-// was set back, by a snapshot of a virtual machine for example, or has lied.
-func (ms *members) wasSetBack(answers map[MemberID]peer.Hello) bool {
-	last := ms.raft.LastIndex()
-	for id, h := range answers {
-		if h.Cluster == ms.roster.Cluster() && (h.SetBack || h.Acked > last) {
-			ms.disk.Stop(ms.cfg.Stores.Retire(fmt.Sprintf("disk %v came back without entries that it had acknowledged, as member %d knows: "+
-				"it was set back, or it has lost them", ms.cfg.Peers.Disk, id)))
-			return true
-		}
-	}
-	return false
-}
-
-// warnLostMajority says if so many voters have lost their disks that no majority is left.
-func (ms *members) warnLostMajority(answers map[MemberID]peer.Hello) {
-	voters := 0
-	var lost []string
-	for _, s := range ms.servers() {
-		if s.Suffrage != raft.Voter {
-			continue
-		}
-		voters++
-		h, answered := answers[peer.IDOf(s.ID)]
-		if answered && h.Disk != peer.DiskOf(s.ID) && h.State != peer.Used {
-			lost = append(lost, fmt.Sprint(peer.IDOf(s.ID)))
-		}
-	}
-	if len(lost) > 0 && !NewMaj(voters).Quorum(voters-len(lost)) {
-		ms.trouble.Warn("majority", "so many voters have lost their disks that the rest is no majority, and nothing can be updated: bring one "+
-			"of the disks back, or begin a new cluster with what is left (lockkeeper help recover)", "lost", strings.Join(lost, ","),
-			"voters", voters)
-	}
-}
-
-// leaderlessWarning is for how long a member knows no leader before it says so.
-const leaderlessWarning = 5 * time.Second
-
-// warnLeaderless says that this member knows no leader, and which members it reaches.
-func (ms *members) warnLeaderless(peers []MemberID, answers map[MemberID]peer.Hello) {
-	since := ms.leadership.leaderlessFor()
-	if since < leaderlessWarning {
-		return
-	}
-	var reached, silent []string
-	for _, id := range peers {
-		if _, ok := answers[id]; ok {
-			reached = append(reached, fmt.Sprint(id))
-		} else {
-			silent = append(silent, fmt.Sprint(id))
-		}
-	}
-	ms.trouble.Warn("leaderless", "this member knows no leader and serves nobody: a majority of the voters has to reach each other",
-		"for", since.Round(time.Second), "reached", strings.Join(reached, ","), "notReached", strings.Join(silent, ","), "voters", ms.maj().Voters())
-}
-
 type newcomer struct {
 	peer.Identity
 	first, last time.Time // query
@@ -326,7 +187,7 @@ type newcomer struct {
 // noteNewcomer records the sender of a query, if raft counts another disk, or none, under its
 // number.
 func (ms *members) noteNewcomer(asked peer.Identity) {
-	servers := ms.servers()
+	servers := ms.Servers()
 	if len(servers) == 0 || asked.Cluster != 0 && asked.Cluster != ms.roster.Cluster() {
 		return
 	}

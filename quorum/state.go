@@ -17,8 +17,7 @@ import (
 	"lockkeeper/znode"
 )
 
-// state is the replicated state of this member: what is applied, its snapshots, and the waits for an
-// index.
+// state is the replicated state of this member: the applied entries, snapshots, waits for an index.
 type state struct {
 	*engine
 	leadership *leadership
@@ -42,10 +41,14 @@ type state struct {
 	newest       savedSnapshot
 }
 
-var _ raft.BatchingFSM = (*state)(nil)
+// savedSnapshot is the newest snapshot on this member's disk; zero if there is none.
+type savedSnapshot struct {
+	zxid wire.Zxid
+	at   time.Time
+}
 
-// newState reads the state that is known to be committed. brought is what a blank disk has imported;
-// zero: nothing.
+// newState reads the state that is known to be committed. brought is what a blank disk has
+// imported; zero: nothing.
 func newState(e *engine, l *leadership, b *batcher, o *outbox) (_ *state, brought peer.Imported, err error) {
 	s := &state{engine: e, leadership: l, batcher: b, outbox: o, full: make(chan struct{}, 1), changed: make(chan struct{}, 1),
 		compaction: newCompaction(&e.cfg)}
@@ -300,6 +303,19 @@ func (s *state) poison(err error) {
 	if s.poisoned.CompareAndSwap(nil, &err) {
 		s.measures.Damaged.Add(1)
 		s.cfg.Fatal(err)
+	}
+}
+
+// grownLocked records that an entry was applied.
+func (s *state) grownLocked(commands, bytes int) {
+	s.compaction.add(commands, bytes)
+	s.fullLocked()
+}
+
+// fullLocked wakes the snapshot loop if a snapshot is due.
+func (s *state) fullLocked() {
+	if s.compaction.due() {
+		signal(s.full)
 	}
 }
 

@@ -171,7 +171,7 @@ const whyAllStop = "all members have been told to stop"
 
 // allToldToStop reports whether every other voter has said that it has been told to stop.
 func (s *stops) allToldToStop() bool {
-	servers := s.servers()
+	servers := s.Servers()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, srv := range servers {
@@ -189,7 +189,7 @@ func (s *stops) announceStop(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.heartbeatTimeout())
 	defer cancel()
 	var wg sync.WaitGroup
-	for _, srv := range s.servers() {
+	for _, srv := range s.Servers() {
 		if srv.ID == s.self {
 			continue
 		}
@@ -318,7 +318,7 @@ type stopVoter struct {
 func (s *stops) newStopRound(ctx context.Context, of MemberID) *stopRound {
 	round := &stopRound{of: of}
 	query := map[MemberID]bool{}
-	servers := s.servers()
+	servers := s.Servers()
 	for _, srv := range servers {
 		if id := peer.IDOf(srv.ID); id != s.cfg.ID && id != of && srv.Suffrage == raft.Voter {
 			query[id] = true

@@ -209,7 +209,7 @@ func (l *leadership) leading() (context.Context, error) {
 func (l *leadership) transferTarget(to MemberID) (target raft.Server, err error) {
 	var most uint64
 	began, _ := l.LeaderKnown() // a voter that has not answered since then may be about to
-	for _, s := range l.servers() {
+	for _, s := range l.Servers() {
 		id, voter := peer.IDOf(s.ID), s.Suffrage == raft.Voter
 		switch {
 		case id == to && !voter:
@@ -360,7 +360,7 @@ func (l *leadership) promptVoter(index uint64, last MemberID) (target raft.Serve
 	half, now := l.cfg.heartbeatTimeout()/2, l.cfg.Clock.Now()
 	voters, prompt := 0, 0
 	var most uint64
-	for _, s := range l.servers() {
+	for _, s := range l.Servers() {
 		if s.Suffrage != raft.Voter {
 			continue
 		}
