@@ -303,16 +303,15 @@ func testLeaderThatWasKnownBeforeIsFollowed(t *testing.T, c *cluster) {
 	f := (c.leader() + 1) % 3
 	r := c.reps[f]
 	// Back to where Open starts the control loop, with the event lost.
-	r.stop()
+	r.cancel()
 	r.wg.Wait()
-	r.setLeader(0)
+	r.leadership.setLeader(0)
 	for len(r.events) > 0 {
 		<-r.events
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	r.stop = cancel
-	r.wg.Add(1)
-	go r.controlLoop(ctx)
+	r.cancel = cancel
+	r.wg.Go(func() { r.control.controlLoop(ctx) })
 	c.recs[f].result(t, c.propose(f, createSession(9)))
 }
 
@@ -687,7 +686,7 @@ func TestLeaderHeldByItsDiskCanBeClosed(t *testing.T) {
 		c.recs[l].await(t, "leadership", func() bool { return c.recs[l].leads })
 		time.Sleep(time.Second) // virtual; by now the members are in the state
 		c.disks[l].Fail(&fs.PathError{Op: "write", Path: "raft.db", Err: syscall.ENOSPC})
-		go func() { _ = c.reps[l].transferTo(NoMember) }()
+		go func() { _ = c.reps[l].leadership.transferTo(NoMember) }()
 		if err := <-fatal; !errors.Is(err, store.ErrDiskFull) || !strings.Contains(err.Error(), "term") {
 			t.Fatal(err)
 		}

@@ -26,16 +26,32 @@ const (
 	KindRestore       Kind = 12 // RestoreStep
 )
 
+// kinds has the name of each kind, and makes an empty body of it.
+var kinds = [...]struct {
+	name string
+	body func() Body
+}{
+	KindRequest:       {"request", func() Body { return new(Request) }},
+	KindCreateSession: {"createSession", func() Body { return new(CreateSession) }},
+	KindAttach:        {"attach", func() Body { return new(Attach) }},
+	KindExpire:        {"expire", func() Body { return new(Expire) }},
+	KindCluster:       {"cluster", func() Body { return new(NameCluster) }},
+	KindReap:          {"reap", func() Body { return new(Reap) }},
+	KindSync:          {"sync", func() Body { return new(Sync) }},
+	KindMembers:       {"members", func() Body { return new(SetMembers) }},
+	KindChangeMembers: {"changeMembers", func() Body { return new(ChangeMembers) }},
+	KindReconfig:      {"reconfig", func() Body { return new(Reconfigure) }},
+	KindReconfigured:  {"reconfigured", func() Body { return new(Reconfigured) }},
+	KindRestore:       {"restore", func() Body { return new(RestoreStep) }},
+}
+
+// known reports whether there is such a kind.
+func (k Kind) known() bool { return k != 0 && int(k) < len(kinds) }
+
 // String returns the name of k, for tests and logs.
 func (k Kind) String() string {
-	names := [...]string{
-		KindRequest: "request", KindCreateSession: "createSession", KindAttach: "attach",
-		KindExpire: "expire", KindCluster: "cluster", KindReap: "reap", KindSync: "sync",
-		KindMembers: "members", KindChangeMembers: "changeMembers", KindReconfig: "reconfig",
-		KindReconfigured: "reconfigured", KindRestore: "restore",
-	}
-	if int(k) < len(names) && k != 0 {
-		return names[k]
+	if k.known() {
+		return kinds[k].name
 	}
 	return fmt.Sprintf("kind%d", uint8(k))
 }
@@ -141,37 +157,6 @@ func (*ChangeMembers) kind() Kind { return KindChangeMembers }
 func (*Reconfigure) kind() Kind   { return KindReconfig }
 func (*Reconfigured) kind() Kind  { return KindReconfigured }
 func (*RestoreStep) kind() Kind   { return KindRestore }
-
-// newBody returns an empty body of a kind; nil if there is no such kind.
-func newBody(k Kind) Body {
-	switch k {
-	case KindRequest:
-		return new(Request)
-	case KindCreateSession:
-		return new(CreateSession)
-	case KindAttach:
-		return new(Attach)
-	case KindExpire:
-		return new(Expire)
-	case KindCluster:
-		return new(NameCluster)
-	case KindReap:
-		return new(Reap)
-	case KindSync:
-		return new(Sync)
-	case KindMembers:
-		return new(SetMembers)
-	case KindChangeMembers:
-		return new(ChangeMembers)
-	case KindReconfig:
-		return new(Reconfigure)
-	case KindReconfigured:
-		return new(Reconfigured)
-	case KindRestore:
-		return new(RestoreStep)
-	}
-	return nil
-}
 
 // Kind returns the kind of the command; 0 without a body.
 func (c *Command) Kind() Kind {
@@ -310,16 +295,15 @@ func decodeCommand(b []byte, request *Request) (c Command, rest []byte, err erro
 	c.Session = wire.SessionID(d.u64())
 	c.Generation = d.uvarint()
 	c.Seq = d.uvarint()
-	if kind == KindRequest && request != nil {
+	switch {
+	case kind == KindRequest && request != nil:
 		*request = Request{}
 		c.Body = request
-	} else {
-		c.Body = newBody(kind)
-	}
-	switch {
-	case c.Body != nil:
 		c.Body.decode(&d)
-	case d.err == nil && kind > KindRestore:
+	case kind.known():
+		c.Body = kinds[kind].body()
+		c.Body.decode(&d)
+	case d.err == nil && kind != 0:
 		d.err = fmt.Errorf("%w: it has the kind %d, this program knows %d to %d",
 			ErrNewer, uint8(kind), KindRequest, KindRestore)
 	default:

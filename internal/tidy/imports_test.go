@@ -34,7 +34,7 @@ const imports = `
 	session/sasl:
 	# What locks' nodes look like: for clients and servers.
 	locknode:
-	session:               wire znode session/sasl locknode internal/mutant internal/loglimit internal/histogram internal/clock
+	session:               wire znode session/sasl internal/mutant internal/loglimit internal/histogram internal/clock
 	                       golang.org/x/sync/semaphore
 
 	server/secure/pemfile:

@@ -224,7 +224,7 @@ func (in *Inspection) count() {
 	in.Zxid = max(in.zxid, in.store.Zxid()).String()
 	in.owned = map[wire.SessionID][]string{}
 	queues := map[string][]locknode.Contender{}
-	isSemaphore := func(path string) bool { _, ok := in.store.Node(path + "/" + locknode.CuratorLeases); return ok }
+	isSemaphore := func(path string) bool { _, ok := in.store.Node(locknode.LeasesPath(path)); return ok }
 	for n := range in.store.AllNodes() {
 		in.Nodes++
 		in.Bytes += int64(len(n.Path) + len(n.Data))
