@@ -10,6 +10,7 @@ import (
 
 	"lockkeeper/internal/simdisk"
 	"lockkeeper/quorum/peer"
+	"lockkeeper/quorum/store"
 )
 
 // wipe stops member i and gives it an empty disk.
@@ -299,7 +300,7 @@ func TestDiskThatIsSetBack(t *testing.T) {
 			}
 			c.disks[i] = image
 			c.start(i)
-			if err := <-ended; !errors.Is(err, ErrOutdated) || !strings.Contains(err.Error(), "without entries that it had acknowledged") {
+			if err := <-ended; !errors.Is(err, store.ErrOutdated) || !strings.Contains(err.Error(), "without entries that it had acknowledged") {
 				t.Fatalf("new leader %v: %v", newLeader, err)
 			}
 			if !c.reps[i].disk.Broken() {

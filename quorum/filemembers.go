@@ -123,26 +123,13 @@ func (ms *members) judgeFile(p *plan, agreed []znode.Member) (f fileChange) {
 	case !p.wantedMajority():
 		wait("%s", p.whoIsMissing())
 	default:
-		f.waits = ms.olderMembers(p.wanted)
-	}
-	return f
-}
-
-// olderMembers says which of the members do not know the command that begins the change, or may not
-// (docs/decisions/013-versions.md).
-func (ms *members) olderMembers(members []znode.Member) (waits []string) {
-	for _, m := range members {
-		id := MemberID(m.ID)
-		newest, _ := ms.port.VersionOf(id)
-		switch {
-		case id == ms.cfg.ID:
-		case newest == 0:
-			waits = append(waits, fmt.Sprintf("member %d has not answered this leader yet, and may have an older version of lockkeeper", id))
-		case newest < peer.VersionFileMembers:
-			waits = append(waits, fmt.Sprintf("member %d has an older version of lockkeeper", id))
+		for _, m := range p.wanted {
+			if newest, _ := ms.port.VersionOf(MemberID(m.ID)); newest == 0 && MemberID(m.ID) != ms.cfg.ID {
+				wait("member %d has not answered this leader yet", m.ID)
+			}
 		}
 	}
-	return waits
+	return f
 }
 
 // keepsOut says why a member that is new, or gets a vote, cannot have its place yet; empty if it

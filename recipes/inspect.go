@@ -77,24 +77,17 @@ func (i inspector) path(path string) ([]Contender, error) {
 			return one, err
 		}
 	}
-	all, err := i.queue(path, names)
-	if err != nil {
-		return nil, err
-	}
-	var parts []string // further queues, of semaphores
-	if slices.Contains(names, locknode.CuratorLeases) {
-		parts = append(parts, path+"/"+locknode.CuratorLeases, path+"/"+locknode.CuratorLocks)
-	}
-	if path != "/" {
-		// somebody waits there also when no lease is out
-		parts = append(parts, path+locknode.KazooLockSuffix)
-	}
-	for _, part := range parts {
-		more, err := i.children(part)
+	var all []Contender
+	for _, dir := range locknode.Directories(path, slices.Contains(names, locknode.CuratorLeases)) {
+		read := func() ([]Contender, error) { return i.children(dir) }
+		if dir == path {
+			read = func() ([]Contender, error) { return i.queue(path, names) }
+		}
+		queue, err := read()
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, more...)
+		all = append(all, queue...)
 	}
 	return locknode.Resolve(locknode.Sorted(path, all)), nil
 }

@@ -8,6 +8,7 @@ import (
 	"hash"
 	"log/slog"
 	"maps"
+	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -150,7 +151,6 @@ type Manager struct {
 	// superLogins bounds the records of refused logins.
 	superLogins PerMinute
 	restores    restores
-	foreign     foreignLocks
 
 	nextID    atomic.Uint64
 	nextNonce atomic.Uint64
@@ -311,6 +311,15 @@ func (m *Manager) session(id wire.SessionID) *Session {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.sessions[id]
+}
+
+// ClientAddr returns the address of a session's client, if it is connected to this member.
+func (m *Manager) ClientAddr(id wire.SessionID) (addr netip.Addr, connected bool) {
+	s := m.session(id)
+	if s == nil {
+		return addr, false
+	}
+	return s.addr, true
 }
 
 // forget removes s, whose connection has ended. last is the seq of the last of its writes that are

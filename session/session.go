@@ -480,9 +480,6 @@ func (s *Session) answerWrite(store *znode.Store, p *pending, res *znode.Result)
 	var body wire.Record
 	if res.Code == wire.CodeOK {
 		body = s.writeReply(store, p, res)
-		if isCreate(p.req.Op) {
-			s.warnOfForeignLock(store, res)
-		}
 	}
 	s.reply(p, wire.ReplyHeader{Xid: p.req.Xid, Zxid: res.Zxid, Err: s.quotaError(res.Code)}, body, 0)
 	if p.req.Op == wire.OpCloseSession && res.Code == wire.CodeOK {

@@ -155,7 +155,6 @@ type Counters struct {
 	IdentitiesRefused int64 // beyond Limits.Identities or IdentityBytes
 	LoginsRefused     int64 // by a scheme that is not there, or without the proof that it wants
 	OtherEnsemble     int64 // connections closed because their clients expected another ensemble
-	ForeignLocks      int64 // locks' nodes made on a path that has those of another library
 	Undeliverable     int64 // requests that could not be delivered to the leader
 	ACLsRefused       int64 // requests beyond Limits.ACLEntries or ACLBytes
 	CostlyRefused     int64 // requests beyond Limits.Cost
