@@ -78,9 +78,9 @@ func TestSnapshotsAreDueByTheSizeOfTheState(t *testing.T) {
 		look := func(when string) {
 			t.Helper()
 			for i, r := range c.reps {
-				r.mu.RLock()
-				least, state := r.compaction.minBytes, r.store.Counts().DataSizeBytes
-				r.mu.RUnlock()
+				r.state.mu.RLock()
+				least, state := r.state.compaction.minBytes, r.state.store.Counts().DataSizeBytes
+				r.state.mu.RUnlock()
 				if least < state/4 || least > state/2 {
 					t.Errorf("%s: member %d with %d bytes has a snapshot due from %d bytes of log on", when, i+1, state, least)
 				}

@@ -9,6 +9,7 @@ import (
 
 	"lockkeeper/internal/clock"
 	"lockkeeper/quorum/peer"
+	"lockkeeper/quorum/store"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
@@ -91,7 +92,7 @@ type Config struct {
 	// Flags are the settings that change what Apply does; the leader's travel in each entry.
 	Flags znode.Flags
 
-	Stores   Stores
+	Stores   store.Stores
 	Listener Listener
 	Logger   *slog.Logger // nil: slog.Default
 

@@ -27,18 +27,11 @@ type Origin struct {
 // ErrNotEmpty says that there is no place for an import: the member has data already.
 var ErrNotEmpty = errors.New("there are data already")
 
-// The values of store.Import.
-const (
-	importComplete = iota // or there was none
-	importBegun
-	importForeign // the leader has the data of another ensemble
-)
-
 // Import writes a state as the snapshot with which a member starts, instead of an empty one. Every
 // voter may bring one. The founder of the cluster is a voter with the greatest Origin (judgeBirth),
 // and the others get the state from it. The ID, Members and Stores of cfg are those that Open will
 // get. An import that does not come to an end can be repeated; Open refuses to start before.
-func Import(cfg Config, from Origin, state *znode.Store) error {
+func Import(cfg Config, from Origin, data *znode.Store) error {
 	s := &cfg.Stores
 	if err := isEmpty(s); err != nil {
 		return err
@@ -48,15 +41,15 @@ func Import(cfg Config, from Origin, state *znode.Store) error {
 		return err
 	}
 	// A member of a cluster gets the first configuration when the cluster begins.
-	var members raft.Configuration
+	var servers raft.Configuration
 	if cfg.alone() {
-		members = aloneConfiguration(peer.ServerID(cfg.ID, disk))
+		servers = aloneConfiguration(peer.ServerID(cfg.ID, disk))
 	}
-	snap := state.Snapshot()
+	snap := data.Snapshot()
 	defer snap.Release()
 	return inSteps("import",
 		func() error { return s.SetNumber(store.Import, importBegun) },
-		func() error { return s.WriteSnapshot(members, from.Index, from.StateTerm, snap) },
+		func() error { return s.WriteSnapshot(servers, from.Index, from.StateTerm, snap) },
 		func() error { return s.SetNumber(store.Term, max(from.Term, from.StateTerm)) },
 		func() error { return s.SetNumber(store.ImportIndex, max(from.Index, 1)) },
 		func() error { return s.SetNumber(store.Import, importComplete) },
@@ -65,8 +58,8 @@ func Import(cfg Config, from Origin, state *znode.Store) error {
 
 // inSteps takes steps in order, up to the first that fails.
 func inSteps(what string, steps ...func() error) error {
-	for _, step := range steps {
-		if err := step(); err != nil {
+	for _, do := range steps {
+		if err := do(); err != nil {
 			return fmt.Errorf("quorum: %s: %w", what, err)
 		}
 	}
@@ -91,28 +84,6 @@ func isEmpty(s *store.Stores) error {
 
 // Importable reports whether the stores hold nothing, or an import that was not completed.
 func Importable(s *store.Stores) bool { return isEmpty(s) == nil }
-
-// checkImport is an error if an import has begun and not come to its end, or the cluster has the
-// data of another ensemble.
-func checkImport(s *store.Stores) error {
-	state, err := s.Number(store.Import)
-	switch {
-	case err != nil:
-		return err
-	case state == importBegun:
-		err = errors.New("an import has not been completed: run it again")
-	case state == importForeign:
-		err = errForeign
-	}
-	if err != nil {
-		return fmt.Errorf("quorum: %s: %w", s.StableName, err)
-	}
-	return nil
-}
-
-var errForeign = errors.New("the data that were imported here are not of the ensemble whose data the leader has: nothing was " +
-	"changed in ZooKeeper's files. Look at the addresses in the configuration files; if this member belongs to that cluster, remove " +
-	"its raft.db, raft.wal and snapshots, and start it without an import")
 
 // importedSnapshot is the newest snapshot if the state that the member starts with is just what was
 // imported; nil if not.

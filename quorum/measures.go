@@ -45,9 +45,6 @@ type Measures struct {
 	Damaged atomic.Int64 // committed entries that could not be applied: the first stops the member
 }
 
-// Measures returns what is measured.
-func (r *Replica) Measures() *Measures { return &r.measures }
-
 // Reset sets all to zero, except for Damaged.
 func (m *Measures) Reset() {
 	for _, h := range []*histogram.Histogram{&m.Fsync, &m.FsyncEntries, &m.Apply, &m.Snapshots, &m.Election, &m.Queued,

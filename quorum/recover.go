@@ -131,10 +131,30 @@ func Recover(cfg Config, from *Survivor) (peer.ClusterID, error) {
 }
 
 // SurviveSnapshot is the Survivor of a state that was saved with 'lockkeeper snapshot save'.
-func SurviveSnapshot(state *znode.Store) (*Survivor, error) {
-	zxid := uint64(state.Zxid())
+func SurviveSnapshot(saved *znode.Store) (*Survivor, error) {
+	zxid := uint64(saved.Zxid())
 	if zxid == 0 {
 		return nil, errors.New("quorum: recover: the snapshot has no update")
 	}
-	return &Survivor{Member: NoMember, Cluster: state.Cluster(), LastTerm: max(1, zxid>>32), LastIndex: max(1, zxid&0xffffffff), State: state}, nil
+	return &Survivor{Member: NoMember, Cluster: saved.Cluster(), LastTerm: max(1, zxid>>32), LastIndex: max(1, zxid&0xffffffff), State: saved}, nil
+}
+
+// renumber makes stores of a member that stood alone those of member id: a member alone needs no
+// number. The log names its only voter by number and disk, so a configuration with the new name is
+// added; it is committed, as the disk is the only one that counts. It changes no other stores.
+func renumber(s *store.Stores, id MemberID) error {
+	identity, err := s.Identity()
+	if err != nil || identity.Disk == 0 || identity.Owner == uint64(id) {
+		return nil // claim says what is wrong, if anything is
+	}
+	v, err := Survey(*s)
+	if err != nil || len(v.Servers) != 1 || v.Servers[0].Address != peer.AloneAddr {
+		return err
+	}
+	servers := aloneConfiguration(peer.ServerID(id, v.Disk))
+	entry := &raft.Log{Index: v.LastIndex + 1, Term: v.LastTerm, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(servers)}
+	if err := s.Log.StoreLog(entry); err != nil {
+		return fmt.Errorf("quorum: write log: %w", err)
+	}
+	return s.SetIdentity(store.Identity{Owner: uint64(id), Disk: identity.Disk})
 }

@@ -20,6 +20,7 @@ import (
 	"lockkeeper/internal/loglimit"
 	"lockkeeper/quorum"
 	"lockkeeper/quorum/peer"
+	"lockkeeper/quorum/store"
 	"lockkeeper/server/datadir"
 	"lockkeeper/server/offline"
 	"lockkeeper/server/ops/audit"
@@ -252,7 +253,7 @@ func (s *Server) startMode() string {
 }
 
 // openStores opens the files on disk, unless the Config brings stores.
-func (s *Server) openStores(ctx context.Context, opened *[]func()) (stores quorum.Stores, err error) {
+func (s *Server) openStores(ctx context.Context, opened *[]func()) (stores store.Stores, err error) {
 	if s.cfg.Stores != nil {
 		stores = *s.cfg.Stores
 	} else {
@@ -451,7 +452,7 @@ func (s *Server) limits() session.Limits {
 	return l
 }
 
-func (s *Server) quorumConfig(stores quorum.Stores, peers net.Listener) quorum.Config {
+func (s *Server) quorumConfig(stores store.Stores, peers net.Listener) quorum.Config {
 	c := quorum.Config{
 		ID:               quorum.MemberID(s.cfg.ID),
 		Members:          s.cfg.QuorumMembers(),
@@ -536,7 +537,7 @@ func (s *Server) Err() error {
 // failure happens, so it must not block.
 func (s *Server) fail(err error) {
 	s.failOnce.Do(func() {
-		if quorum.IsStarved(err) {
+		if store.IsStarved(err) {
 			s.log.Error("no file descriptor left for the log: this member closes its client connections "+
 				"and stops until there is one", "err", err)
 		} else if errors.Is(err, datadir.ErrDiskFull) {

@@ -43,9 +43,9 @@ const imports = `
 	server/secure/pemfile:
 	server/secure:         server/secure/pemfile quorum/peer internal/loglimit github.com/pavlo-v-chernykh/keystore-go/v4 software.sslmate.com/src/go-pkcs12
 	server/secure/certs:   server/secure/pemfile
-	server/zoocfg:         wire znode quorum quorum/peer session session/admission session/sasl server/secure internal/clock
-	server/datadir:        quorum server/zoocfg
-	server/offline:        wire znode zkdata locknode quorum server/zoocfg server/secure server/datadir
+	server/zoocfg:         wire znode quorum quorum/peer quorum/store session session/admission session/sasl server/secure internal/clock
+	server/datadir:        quorum/store server/zoocfg
+	server/offline:        wire znode zkdata locknode quorum quorum/store server/zoocfg server/secure server/datadir
 	server/ops/console/web:
 	server/ops/audit:          wire session internal/loglimit
 	server/ops/console:        wire znode locknode session
@@ -53,7 +53,7 @@ const imports = `
 	server/ops/metrics:        internal/histogram github.com/prometheus/client_golang/prometheus
 	                       github.com/prometheus/client_golang/prometheus/collectors
 	                       github.com/prometheus/client_golang/prometheus/promhttp
-	server:                wire znode locknode quorum quorum/peer session internal/connlimit server/zoocfg server/datadir server/offline server/secure server/ops/audit server/ops/admin
+	server:                wire znode locknode quorum quorum/peer quorum/store session internal/connlimit server/zoocfg server/datadir server/offline server/secure server/ops/audit server/ops/admin
 	                       server/ops/console server/ops/console/web server/ops/metrics internal/loglimit internal/histogram internal/clock
 	server/simtest:
 	deploy:
@@ -155,7 +155,7 @@ const testImports = `
 	jepsen/tlsclients:     jepsen internal/testcert github.com/go-zookeeper/zk
 	jepsen/differ:         wire jepsen internal/zkconn
 	jepsen/flaws:          wire jepsen internal/zkconn
-	jepsen/workload:       internal/simnet internal/simdisk server quorum
+	jepsen/workload:       internal/simnet internal/simdisk server quorum quorum/peer quorum/store
 	internal/simdisk:      internal/simnet github.com/hashicorp/go-hclog
 	quorum/peer:           internal/simnet internal/rafttest
 	quorum/wal:            internal/simdisk internal/rafttest
@@ -165,7 +165,7 @@ const testImports = `
 	server/secure:         internal/testcert
 	server:                zkdata session/sasl internal/cputime internal/simnet internal/simdisk internal/freeport internal/testcert github.com/hashicorp/raft
 	cmd/lockkeeper:        wire zkdata session/sasl internal/freeport internal/testcert
-	server/simtest:        internal/simnet internal/simdisk internal/mutant internal/clock server quorum quorum/peer znode wire
+	server/simtest:        internal/simnet internal/simdisk internal/mutant internal/clock server quorum quorum/peer quorum/store znode wire
 	                       recipes jepsen jepsen/workload github.com/go-zookeeper/zk github.com/hashicorp/raft
 `
 

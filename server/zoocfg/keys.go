@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"lockkeeper/quorum"
 	"lockkeeper/quorum/peer"
+	"lockkeeper/quorum/store"
 	"lockkeeper/session/admission"
 )
 
@@ -124,7 +124,7 @@ var usedKeys = map[string]keyDef{
 	"replaceDisks": {own: true, value: booleanNot(func(l *loader) *bool { return &l.cfg.KeepDisks }), def: "true",
 		effect: "With true the members of a cluster replace a disk that is lost, without an operator: a member that finds its files damaged sets them aside, in a directory aside-TIME, and a member that comes back without data gets them from the others and its vote with them, while the others are a majority. With false the member does not start, and one that has lost its disk is removed from the cluster and added again by hand. See docs/operations.md."},
 	"logStore": {own: true, value: value{kind: "wal or bolt", use: func(l *loader, p property) {
-		l.cfg.LogStore = quorum.LogKind(p.val)
+		l.cfg.LogStore = store.LogKind(p.val)
 		if err := l.cfg.LogStore.Validate(); err != nil {
 			l.fault(p, "%v", err)
 		}
