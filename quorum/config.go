@@ -123,6 +123,8 @@ type Config struct {
 	// Fatal is called, once, when the member cannot go on, for example because its log cannot be
 	// written. By then nothing is acknowledged any more. nil means panic.
 	Fatal func(error)
+	// ObserveRaft is raftnet.Config.Observe. It is for simulations.
+	ObserveRaft func(request any) (answered func(answer any))
 	// ObserveView carries out what View is called with; nil: View does. It is for tests.
 	ObserveView func(view func())
 }
@@ -183,7 +185,7 @@ func (c *Config) setDefaults() {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
-	c.Peers.ID, c.Peers.Members, c.Peers.Logger, c.Peers.Clock = c.ID, c.Members, c.Logger, c.Clock
+	c.Peers.ID, c.Peers.Members, c.Peers.Logger = c.ID, c.Members, c.Logger
 	if c.Details == nil {
 		c.Details = func() []byte { return nil }
 	}

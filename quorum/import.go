@@ -8,7 +8,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"lockkeeper/quorum/peer"
+	"lockkeeper/quorum/raftnet"
 	"lockkeeper/quorum/store"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
@@ -43,7 +43,7 @@ func Import(cfg Config, from Origin, data *znode.Store) error {
 	// A member of a cluster gets the first configuration when the cluster begins.
 	var servers raft.Configuration
 	if cfg.alone() {
-		servers = aloneConfiguration(peer.ServerID(cfg.ID, disk))
+		servers = aloneConfiguration(raftnet.ServerID(cfg.ID, disk))
 	}
 	snap := data.Snapshot()
 	defer snap.Release()
