@@ -11,6 +11,7 @@ import (
 	"lockkeeper/internal/simdisk"
 	"lockkeeper/quorum/peer"
 	"lockkeeper/quorum/raftnet"
+	"lockkeeper/quorum/store"
 )
 
 // wipe stops member i and gives it an empty disk.
@@ -85,7 +86,7 @@ func TestJudgeBirth(t *testing.T) {
 				answers[id] = h
 			}
 		}
-		b := judgeBirth(&Config{ID: 1, Members: members, Without: tt.without}, blank(1), answers)
+		b := judgeBirth(&Config{ID: 1, Members: members, DiskConfig: DiskConfig{Without: tt.without}}, blank(1), answers)
 		if b.founder != tt.founder || len(b.servers) != tt.servers || len(b.waits) != tt.waits || b.cluster != 0 {
 			t.Errorf("%s: %+v", name, b)
 		}
@@ -300,7 +301,7 @@ func TestDiskThatIsSetBack(t *testing.T) {
 			}
 			c.disks[i] = image
 			c.start(i)
-			if err := <-ended; !errors.Is(err, ErrOutdated) || !strings.Contains(err.Error(), "without entries that it had acknowledged") {
+			if err := <-ended; !errors.Is(err, store.ErrOutdated) || !strings.Contains(err.Error(), "without entries that it had acknowledged") {
 				t.Fatalf("new leader %v: %v", newLeader, err)
 			}
 			if !c.reps[i].disk.Broken() {

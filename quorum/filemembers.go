@@ -42,9 +42,7 @@ type fileChange struct {
 // have the same. It returns when to look again; 0: the file has the members of the cluster, or does
 // not count.
 func (ms *members) adoptFile(ctx context.Context, ch *changer) (pause time.Duration) {
-	ms.state.mu.RLock()
-	members, version := ms.state.store.Members()
-	ms.state.mu.RUnlock()
+	members, version := ms.state.Members()
 	wanted := ms.file
 	if ms.cfg.Flags&znode.Reconfig != 0 || version != 0 || len(wanted) == 0 || znode.SameVotes(members, wanted) {
 		return 0
@@ -126,26 +124,13 @@ func (ms *members) judgeFile(p *plan, agreed []znode.Member) (f fileChange) {
 	case !p.wantedMajority():
 		wait("%s", p.whoIsMissing())
 	default:
-		f.waits = ms.olderMembers(p.wanted)
-	}
-	return f
-}
-
-// olderMembers says which of the members do not know the command that begins the change, or may not
-// (docs/decisions/013-versions.md).
-func (ms *members) olderMembers(members []znode.Member) (waits []string) {
-	for _, m := range members {
-		id := MemberID(m.ID)
-		newest, _ := ms.port.VersionOf(id)
-		switch {
-		case id == ms.cfg.ID:
-		case newest == 0:
-			waits = append(waits, fmt.Sprintf("member %d has not answered this leader yet, and may have an older version of lockkeeper", id))
-		case newest < peer.VersionFileMembers:
-			waits = append(waits, fmt.Sprintf("member %d has an older version of lockkeeper", id))
+		for _, m := range p.wanted {
+			if newest, _ := ms.port.VersionOf(MemberID(m.ID)); newest == 0 && MemberID(m.ID) != ms.cfg.ID {
+				wait("member %d has not answered this leader yet", m.ID)
+			}
 		}
 	}
-	return waits
+	return f
 }
 
 // keepsOut says why a member that is new, or gets a vote, cannot have its place yet; empty if it
@@ -184,10 +169,7 @@ func (ms *members) yieldToLines(answers map[MemberID]peer.Hello) {
 	if _, leads := ms.leadership.settledTerm(); !leads || len(others) == 0 || ms.cfg.Flags&znode.Reconfig != 0 {
 		return
 	}
-	ms.state.mu.RLock()
-	members, version := ms.state.store.Members()
-	change := ms.state.store.Change()
-	ms.state.mu.RUnlock()
+	members, version, change := ms.state.change()
 	for _, ids := range others {
 		if change != nil || version != 0 || !NewMaj(max(1, znode.Voters(members))).Quorum(len(ids)) {
 			continue

@@ -37,7 +37,7 @@ func keepState(t *testing.T, kinds []store.LogKind) {
 	open := func() (*Replica, *recorder) {
 		kind := kinds[starts%len(kinds)]
 		if starts > 0 {
-			if _, err := ConvertLog(dir, kind); err != nil {
+			if _, err := store.Convert(dir, kind); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -578,7 +578,7 @@ func TestFailingDiskStopsTheMember(t *testing.T) {
 				}
 				c.disks[i].Fail(tc.err)
 				c.propose(l, createSession(9))
-				if err := <-fatal; !errors.Is(err, tc.err) || errors.Is(err, ErrDiskFull) != tc.isFull {
+				if err := <-fatal; !errors.Is(err, tc.err) || errors.Is(err, store.ErrDiskFull) != tc.isFull {
 					t.Fatal(err)
 				}
 				// In a minute, a virtual one, raft has begun an election, which writes the term.
@@ -687,7 +687,7 @@ func TestLeaderHeldByItsDiskCanBeClosed(t *testing.T) {
 		time.Sleep(time.Second) // virtual; by now the members are in the state
 		c.disks[l].Fail(&fs.PathError{Op: "write", Path: "raft.db", Err: syscall.ENOSPC})
 		go func() { _ = c.reps[l].leadership.transferTo(NoMember) }()
-		if err := <-fatal; !errors.Is(err, ErrDiskFull) || !strings.Contains(err.Error(), "term") {
+		if err := <-fatal; !errors.Is(err, store.ErrDiskFull) || !strings.Contains(err.Error(), "term") {
 			t.Fatal(err)
 		}
 		// Its manifest cannot be written either.

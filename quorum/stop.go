@@ -45,8 +45,8 @@ const (
 // mind, and says so (StopState) to each leader that queries it before it says yes to another. An
 // answer may be under way for peerTimeout; for so long the leader has the member count as stopped
 // itself. It keeps that in mind before it proves that it still leads (raftnet.Transport.ProvenAt)
-// and answers; and a new leader says no to all until peerTimeout has passed. A member that has lost its
-// memory has stopped, and counts again when it is ready.
+// and answers; and a new leader says no to all until peerTimeout has passed. A member that has lost
+// its memory has stopped, and counts again when it is ready.
 //
 // A yes ends by itself. Those who only ask again and again cannot keep others waiting: it is not
 // renewed while another member waits that could go if this one stayed.
@@ -128,8 +128,7 @@ func (s *stops) reported() (state peer.StopState) {
 	return state
 }
 
-// MayStop asks the leader whether this member may stop now. It may be called on any member. Errors:
-// ErrNoLeader, those of the leader and of ctx; then nothing is known.
+// MayStop is Replica.MayStop.
 func (s *stops) MayStop(ctx context.Context, wish StopWish) (a StopAnswer, err error) {
 	if s.cfg.alone() {
 		return StopAnswer{Why: "it stands alone: nobody else serves its clients", Hopeless: true}, nil

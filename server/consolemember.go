@@ -20,25 +20,6 @@ import (
 	"lockkeeper/znode"
 )
 
-// recordingListener is the replica's listener: the sessions, and what keeps the history of the
-// locks.
-type recordingListener struct {
-	*session.Manager
-	recorder *console.Recorder
-}
-
-// Applied implements quorum.Listener.
-func (l recordingListener) Applied(store *znode.Store, c *znode.Command, res *znode.Result) {
-	l.recorder.Applied(store, c, res)
-	l.Manager.Applied(store, c, res)
-}
-
-// Restored implements quorum.Listener.
-func (l recordingListener) Restored(store *znode.Store) {
-	l.recorder.Restored(store)
-	l.Manager.Restored(store)
-}
-
 // newRecorder returns what keeps the history of the locks.
 func (s *Server) newRecorder() *console.Recorder {
 	r := console.NewRecorder(max(0, s.cfg.HistoryBytes))

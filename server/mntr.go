@@ -131,7 +131,7 @@ func (s *Server) clientMetrics(o overview) metrics.List {
 		metrics.Counter("attaches_wrong_password", "handshakes with the id of a session and a wrong password", o.work.WrongPasswords),
 		metrics.Counter("log_lines_suppressed", "lines of the log beyond 60 a minute with one message", s.lines.Suppressed()),
 		metrics.Counter("lock_strangers", "nodes of locks on a path with locks of another library, one of which may not wait for the other",
-			o.work.ForeignLocks),
+			s.counters.lockStrangers.Load()),
 		metrics.Gauge("uptime", "ms since the start", time.Since(s.started).Milliseconds()),
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"lockkeeper/internal/loglimit"
 	"lockkeeper/quorum"
 	"lockkeeper/quorum/peer"
+	"lockkeeper/quorum/store"
 	"lockkeeper/server/datadir"
 	"lockkeeper/server/offline"
 	"lockkeeper/server/ops/audit"
@@ -104,11 +105,12 @@ type counters struct {
 	drops              atomic.Int64 // connections that clients ended without closing the session
 	badLengths         atomic.Int64 // frames that were too long, or not as long as nothing
 	bytesReceived      atomic.Int64
+	lockStrangers      atomic.Int64 // nodes of locks beside those of another library
 }
 
 func (c *counters) reset() {
 	for _, n := range []*atomic.Int64{&c.wordsReceived, &c.wordsSent, &c.connectRequests, &c.refusedHandshakes,
-		&c.badHandshakes, &c.sessionlessExpired, &c.badLengths, &c.bytesReceived, &c.drops} {
+		&c.badHandshakes, &c.sessionlessExpired, &c.badLengths, &c.bytesReceived, &c.drops, &c.lockStrangers} {
 		n.Store(0)
 	}
 }
@@ -251,7 +253,7 @@ func (s *Server) startMode() string {
 }
 
 // openStores opens the files on disk, unless the Config brings stores.
-func (s *Server) openStores(ctx context.Context, opened *[]func()) (stores quorum.Stores, err error) {
+func (s *Server) openStores(ctx context.Context, opened *[]func()) (stores store.Stores, err error) {
 	if s.cfg.Stores != nil {
 		stores = *s.cfg.Stores
 	} else {
@@ -450,34 +452,28 @@ func (s *Server) limits() session.Limits {
 	return l
 }
 
-func (s *Server) quorumConfig(stores quorum.Stores, peers net.Listener) quorum.Config {
+func (s *Server) quorumConfig(stores store.Stores, peers net.Listener) quorum.Config {
 	c := quorum.Config{
-		ID:               quorum.MemberID(s.cfg.ID),
-		Members:          s.cfg.QuorumMembers(),
-		Tick:             s.cfg.TickTime,
-		SnapshotCommands: s.cfg.SnapCount,
-		TrailingEntries:  s.cfg.TrailingEntries,
-		SlowFsync:        s.cfg.SlowFsync,
-		ConfigText:       s.cfg.ConfigText(),
-		Stores:           stores,
-		Listener:         recordingListener{s.sessions, s.recorder},
-		Details:          s.details,
-		Logger:           s.log,
-		MembersChanged:   s.membersChanged,
-		ClientAddr:       func() string { return s.ClientAddr().String() },
-		Now:              s.cfg.Now,
-		Clock:            s.cfg.Clock,
-		Yield:            s.cfg.Yield,
-		Fatal:            s.fail,
-		MayTransfer:      s.mayTransfer,
+		SnapshotConfig: quorum.SnapshotConfig{SnapshotCommands: s.cfg.SnapCount, TrailingEntries: s.cfg.TrailingEntries},
+		ReportConfig: quorum.ReportConfig{ClientAddr: func() string { return s.ClientAddr().String() }, Details: s.details,
+			PeerAuth: s.peerAuth.kind()},
+		DiskConfig: quorum.DiskConfig{KeepDisks: s.cfg.KeepDisks,
+			Lost: s.cfg.Lost || s.cfg.Stores == nil && datadir.HasAside(&s.cfg)},
+		Seams:          quorum.Seams{Now: s.cfg.Now, Clock: s.cfg.Clock, Yield: s.cfg.Yield, ObserveRaft: s.cfg.ObserveRaft, ObserveView: s.cfg.ObserveView},
+		ID:             quorum.MemberID(s.cfg.ID),
+		Members:        s.cfg.QuorumMembers(),
+		Tick:           s.cfg.TickTime,
+		SlowFsync:      s.cfg.SlowFsync,
+		ConfigText:     s.cfg.ConfigText(),
+		Stores:         stores,
+		Listener:       listener{s.sessions, s.recorder, &foreignLocks{log: s.log, client: s.sessions.ClientAddr, now: s.clocks.now, met: &s.counters.lockStrangers}},
+		Logger:         s.log,
+		MembersChanged: s.membersChanged,
+		Fatal:          s.fail,
+		MayTransfer:    s.mayTransfer,
 		Peers: peer.Config{Listen: s.listenPeers(peers), Dial: s.cfg.Dial, AnyAddr: s.cfg.AnyPeerAddr,
 			MaxConns: s.cfg.MaxPeerCnxns, FrameBytes: int64(s.cfg.PeerFrameBytes), Auth: s.peerAuth.auth},
-		ObserveRaft: s.cfg.ObserveRaft,
-		ObserveView: s.cfg.ObserveView,
-		PeerAuth:    s.peerAuth.kind(),
-		KeepQuotas:  s.cfg.KeepQuotas,
-		KeepDisks:   s.cfg.KeepDisks,
-		Lost:        s.cfg.Lost || s.cfg.Stores == nil && datadir.HasAside(&s.cfg),
+		KeepQuotas: s.cfg.KeepQuotas,
 	}
 	for _, id := range s.cfg.Without {
 		c.Without = append(c.Without, quorum.MemberID(id))
@@ -535,7 +531,7 @@ func (s *Server) Err() error {
 // failure happens, so it must not block.
 func (s *Server) fail(err error) {
 	s.failOnce.Do(func() {
-		if quorum.IsStarved(err) {
+		if store.IsStarved(err) {
 			s.log.Error("no file descriptor left for the log: this member closes its client connections "+
 				"and stops until there is one", "err", err)
 		} else if errors.Is(err, datadir.ErrDiskFull) {

@@ -35,15 +35,18 @@ const imports = `
 	session/sasl:
 	# What locks' nodes look like: for clients and servers.
 	locknode:
-	session:               wire znode session/sasl locknode internal/mutant internal/loglimit internal/histogram internal/clock
+	# Which requests of clients a member takes, and when: it knows no session.
+	session/admission:     wire znode internal/loglimit internal/connlimit golang.org/x/sync/semaphore
+	session:               wire znode session/sasl session/admission internal/mutant internal/loglimit internal/histogram internal/clock
+	                       internal/connlimit
 	                       golang.org/x/sync/semaphore
 
 	server/secure/pemfile:
 	server/secure:         server/secure/pemfile quorum/peer internal/loglimit github.com/pavlo-v-chernykh/keystore-go/v4 software.sslmate.com/src/go-pkcs12
 	server/secure/certs:   server/secure/pemfile
-	server/zoocfg:         wire znode quorum quorum/peer session session/sasl server/secure internal/clock
-	server/datadir:        quorum server/zoocfg
-	server/offline:        wire znode zkdata locknode quorum server/zoocfg server/secure server/datadir
+	server/zoocfg:         wire znode quorum quorum/peer quorum/store session session/admission session/sasl server/secure internal/clock
+	server/datadir:        quorum/store server/zoocfg
+	server/offline:        wire znode zkdata locknode quorum quorum/store server/zoocfg server/secure server/datadir
 	server/ops/console/web:
 	server/ops/audit:          wire session internal/loglimit
 	server/ops/console:        wire znode locknode session
@@ -51,7 +54,7 @@ const imports = `
 	server/ops/metrics:        internal/histogram github.com/prometheus/client_golang/prometheus
 	                       github.com/prometheus/client_golang/prometheus/collectors
 	                       github.com/prometheus/client_golang/prometheus/promhttp
-	server:                wire znode locknode quorum quorum/peer session server/zoocfg server/datadir server/offline server/secure server/ops/audit server/ops/admin
+	server:                wire znode locknode quorum quorum/peer quorum/store session internal/connlimit server/zoocfg server/datadir server/offline server/secure server/ops/audit server/ops/admin
 	                       server/ops/console server/ops/console/web server/ops/metrics internal/loglimit internal/histogram internal/clock
 	server/simtest:
 	deploy:
@@ -108,6 +111,7 @@ const imports = `
 	internal/freeport:
 	internal/cputime:       golang.org/x/sys/unix
 	internal/loglimit:
+	internal/connlimit:
 	internal/histogram:
 	internal/zkconn:       wire
 	internal/testcert:
@@ -152,7 +156,7 @@ const testImports = `
 	jepsen/tlsclients:     jepsen internal/testcert github.com/go-zookeeper/zk
 	jepsen/differ:         wire jepsen internal/zkconn
 	jepsen/flaws:          wire jepsen internal/zkconn
-	jepsen/workload:       internal/simnet internal/simdisk server quorum
+	jepsen/workload:       internal/simnet internal/simdisk server quorum quorum/peer quorum/store
 	internal/simdisk:      internal/simnet github.com/hashicorp/go-hclog
 	quorum/peer:           internal/simnet
 	quorum/raftnet:        internal/rafttest
@@ -163,7 +167,7 @@ const testImports = `
 	server/secure:         internal/testcert
 	server:                zkdata session/sasl internal/cputime internal/simnet internal/simdisk internal/freeport internal/testcert github.com/hashicorp/raft
 	cmd/lockkeeper:        wire zkdata session/sasl internal/freeport internal/testcert
-	server/simtest:        internal/simnet internal/simdisk internal/mutant internal/clock server quorum quorum/peer quorum/raftnet znode wire
+	server/simtest:        internal/simnet internal/simdisk internal/mutant internal/clock server quorum quorum/peer quorum/raftnet quorum/store znode wire
 	                       recipes jepsen jepsen/workload github.com/go-zookeeper/zk github.com/hashicorp/raft
 `
 
