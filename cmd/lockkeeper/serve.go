@@ -131,9 +131,6 @@ func (c *serveCommand) run(e env, args []string) error {
 	}
 	ballast := heapBallast(os.Getenv)
 	defer runtime.KeepAlive(ballast)
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	go fitProcessors(ctx)
 	cfg.Logger = slog.New(c.logHandler(e.stderr, level))
 	if file := os.Getenv(testClockEnv); file != "" {
 		cfg.Now = testClock(file)
