@@ -12,7 +12,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"runtime"
 	"runtime/debug"
 	"slices"
 	"strconv"
@@ -129,8 +128,6 @@ func (c *serveCommand) run(e env, args []string) error {
 		// Garbage is collected more often rather than that the process grows beyond maxMemory.
 		debug.SetMemoryLimit(int64(cfg.WithDefaults().MaxMemory))
 	}
-	ballast := heapBallast(os.Getenv)
-	defer runtime.KeepAlive(ballast)
 	cfg.Logger = slog.New(c.logHandler(e.stderr, level))
 	if file := os.Getenv(testClockEnv); file != "" {
 		cfg.Now = testClock(file)
@@ -382,32 +379,6 @@ func stop(s *server.Server, e env, drain time.Duration) error {
 			return signalStatus(sig)
 		}
 	}
-}
-
-// ballastBytes is the size of the heap ballast. What a member keeps alive is 3 to 8 MB while its
-// state is small, under load, too.
-const ballastBytes = 12 << 20
-
-// heapBallast lets the heap of a small member grow before garbage is collected. Go collects when
-// what was live at the last collection has doubled, so with 4 MB live it does so every 4 MB, which
-// under load is 20 times a second, and each time costs the same. The ballast counts as live and is
-// never written, so it takes no physical memory: the next collection begins at
-//
-//	2 * (live + ballastBytes)
-//
-// bytes. That is 32 MB with 4 MB live, a floor, and with 400 MB live 824 MB instead of 800. A GC
-// percentage that is set after each collection would do the same, but late: until then, a heap that
-// grows fast, as at a start with a large snapshot, would have the goal of a small one, many times
-// what is live.
-//
-// heapBallast returns nil if GOGC or GOMEMLIMIT is set. Otherwise the caller keeps the ballast
-// alive until the process ends. It has to be allocated before the heap has been used, because Go
-// clears memory that it uses again.
-func heapBallast(getenv func(string) string) []byte {
-	if getenv("GOGC") != "" || getenv("GOMEMLIMIT") != "" {
-		return nil
-	}
-	return make([]byte, ballastBytes)
 }
 
 // testClockEnv names a file that holds by how much this member's wall clock is wrong, as 90s or
