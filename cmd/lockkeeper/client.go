@@ -63,6 +63,9 @@ func (f *clientFlags) flags(fs *flag.FlagSet) {
 	fs.BoolVar(&f.json, "json", false, "what the command says is JSON, one object a line")
 }
 
+// client returns the flags themselves, for commands that embed them.
+func (f *clientFlags) client() *clientFlags { return f }
+
 func serverList(text string) (list []string, err error) {
 	for s := range strings.SplitSeq(text, ",") {
 		if s = strings.TrimSpace(s); s == "" {

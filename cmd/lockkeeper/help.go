@@ -59,6 +59,13 @@ func (c command) help() string {
 		"\nWorkloads:\n", "\nWorkloads:\n"+described(bench.Workloads())).Replace(page(c.name))
 }
 
+// short is the first sentence of the help text.
+func (c command) short() string {
+	_, text, _ := strings.Cut(page(c.name), "\n\n")
+	sentence, _, _ := strings.Cut(strings.Join(strings.Fields(text), " "), ". ")
+	return strings.TrimRight(sentence, ".:")
+}
+
 // described formats a list of names and descriptions. A name without a description is left out.
 func described(list [][2]string) string {
 	width := 0

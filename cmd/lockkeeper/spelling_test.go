@@ -46,7 +46,8 @@ func TestSpellings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Chdir(t.TempDir())
+	dir := t.TempDir()
+	t.Chdir(dir)
 	var got strings.Builder
 	show := func(args ...string) (status int, text string) {
 		status, stdout, stderr := invoke(args...)
@@ -54,8 +55,7 @@ func TestSpellings(t *testing.T) {
 			stdout, _, _ = strings.Cut(stdout, " ") // the rest differs from version to version
 			stdout += "\n"
 		}
-		text = stdout + stderr
-		return status, text
+		return status, strings.ReplaceAll(stdout+stderr, dir, "DIR")
 	}
 	write := func(line string, status int, text string) {
 		fmt.Fprintf(&got, "$ lockkeeper %s\n%s[%d]\n\n", line, text, status)
