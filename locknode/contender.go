@@ -104,7 +104,7 @@ type Queues struct {
 }
 
 // Sorted divides the contenders of the lock on a path into its queues, and sorts these. It leaves
-// out nodes in the directory of a semaphore's leases that are no leases: see [Place].
+// out nodes of the same directories that belong to another lock: see [Place].
 func Sorted(lock string, all []Contender) *Queues {
 	q := &Queues{}
 	for _, c := range all {
@@ -112,7 +112,7 @@ func Sorted(lock string, all []Contender) *Queues {
 		switch {
 		case c.Path == lock+KazooLockSuffix:
 			to = &q.KazooLock
-		case c.Path == lock+"/"+CuratorLeases && c.Layout != LayoutLease:
+		case c.Path == lock+"/"+CuratorLeases && c.Layout != LayoutLease, isLeaseAbove(lock, &c):
 			continue
 		case c.Path == lock+"/"+CuratorLeases:
 			to = &q.CuratorLeases
@@ -127,6 +127,13 @@ func Sorted(lock string, all []Contender) *Queues {
 		Sort(queue)
 	}
 	return q
+}
+
+// isLeaseAbove reports whether a contender in the directory of a lock is a lease of the semaphore
+// on its parent.
+func isLeaseAbove(lock string, c *Contender) bool {
+	parent, part := Split(lock)
+	return c.Path == lock && part == CuratorLeases && parent != "" && c.Layout == LayoutLease
 }
 
 // Resolve finds out who holds a lock, given its queues in order. It returns holders first, then

@@ -2,9 +2,9 @@
 // their owners want, and who holds a lock and who waits for it, given the nodes of its queue.
 //
 // It is pure: nodes go in, contenders come out. Package recipes reads the nodes as a client does,
-// package session checks the ones that its clients create, the console takes them from the state of
-// a member, and the command lockkeeper inspect from files. All of them agree, because there is one
-// table of names ([Layout]), one order of a queue ([Sort]) and one judgement ([Resolve]).
+// package server for GET /fence, the console from the state of a member, and the command lockkeeper
+// inspect from files. All of them agree: there is one table of names ([Layout]), one order of a
+// queue ([Sort]) and one judgement ([Resolve]).
 //
 // # What is a lock
 //

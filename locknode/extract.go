@@ -31,6 +31,8 @@ func (e *Extract) Add(c Contender) {
 		leases, waiting = e.lock, e.lock+KazooLockSuffix
 	}
 	switch {
+	case isLeaseAbove(e.lock, &c):
+		return
 	case c.Path == e.lock+KazooLockSuffix, c.Path == e.lock+"/"+CuratorLocks:
 		if first, ok := e.first[c.Path]; !ok || Order(&c, &first) < 0 {
 			e.first[c.Path] = c

@@ -373,3 +373,22 @@ func TestIdentifier(t *testing.T) {
 		}
 	}
 }
+
+func TestLockFamily(t *testing.T) {
+	for name, want := range map[string]string{
+		"_c_34c73d33-a364-4285-8dd6-8b05f149fed9-lock-0000000000":    "lock-",
+		"_c_34c73d33a36442858dd68b05f149fed9-lock-0000000012":        "lock-",
+		"b7bfcd3227404d3880a0eccd4e5100cf-lock-0000000012":           "lock-",
+		"_c_34c73d33-a364-4285-8dd6-8b05f149fed9-__WRIT__0000000005": "__WRIT__",
+		"_c_34c73d33-a364-4285-8dd6-8b05f149fed9-__READ__0000000005": "__WRIT__",
+		"b7bfcd3227404d3880a0eccd4e5100cf__lock__0000000003":         "__lock__",
+		"b7bfcd3227404d3880a0eccd4e5100cf__rlock__0000000004":        "__lock__",
+		"x-72057594037927937-0000000004":                             "x-",
+		"_c_34c73d33-a364-4285-8dd6-8b05f149fed9-lease-0000000005":   "",
+		"lock-": "", "lock-00000000x0": "", "n_0000000001": "", "0000000001": "", "": "",
+	} {
+		if got := LockFamily(name); got != want {
+			t.Errorf("LockFamily(%q) = %q, want %q", name, got, want)
+		}
+	}
+}

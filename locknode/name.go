@@ -151,6 +151,15 @@ func Family(layout string) string {
 	return layout
 }
 
+// LockFamily returns the family of the layout of a lock's node, a reader's or a writer's; "" for
+// other nodes.
+func LockFamily(name string) string {
+	if layout, kind := layoutOf(name); kind == KindRead || kind == KindWrite {
+		return Family(layout)
+	}
+	return ""
+}
+
 // SequenceDigits is the width of the number that the server appends (%010d).
 const SequenceDigits = 10
 
@@ -277,6 +286,44 @@ func Split(path string) (dir, name string) {
 		return "", path
 	}
 	return path[:i], path[i+1:]
+}
+
+// LeasesPath is the path of the node that tells that there is a semaphore of Curator on a path.
+func LeasesPath(path string) string { return path + "/" + CuratorLeases }
+
+// Directories returns the directories of the contenders of the lock on a path, in the order that
+// [Extract.Add] needs. semaphore says that the path has leases (LeasesPath).
+func Directories(path string, semaphore bool) (dirs []string) {
+	if path == "/" {
+		return []string{path}
+	}
+	if semaphore {
+		dirs = append(dirs, path+"/"+CuratorLocks)
+	}
+	dirs = append(dirs, path+KazooLockSuffix)
+	if semaphore {
+		dirs = append(dirs, LeasesPath(path))
+	}
+	return append(dirs, path)
+}
+
+// Named returns the locks that a path may stand for. A program may have the path of a lock, of a
+// queue of its semaphore, or of a contender's node. A queue may be a lock of its own, too: the
+// semaphore comes first.
+func Named(path string, isNode bool, isSemaphore func(path string) bool) []string {
+	if isNode {
+		lock, _ := Place(path, isSemaphore)
+		return []string{lock}
+	}
+	parent, part := Split(path)
+	base, beside := strings.CutSuffix(path, KazooLockSuffix)
+	switch {
+	case beside && base != "" && base != "/":
+		return []string{base, path}
+	case parent != "" && (part == CuratorLeases || part == CuratorLocks) && isSemaphore(parent):
+		return []string{parent, path}
+	}
+	return []string{path}
 }
 
 // Place says which lock an ephemeral node belongs to. plain is that the node has no queue: it is a

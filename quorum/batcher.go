@@ -3,7 +3,6 @@ package quorum
 import (
 	"context"
 	"errors"
-	"reflect"
 	"sync"
 	"time"
 
@@ -39,14 +38,10 @@ var errStopped = errors.New("quorum: stopped")
 //
 // Commands may be lost with the leadership: outboxes keep them until they are applied.
 type batcher struct {
-	raft  *raft.Raft
-	stamp func() znode.Stamp
-	// measures count the entries; they are set before the first command.
-	measures *Measures
-	// failed is called when an entry was not, or perhaps not, committed.
-	failed func(error)
+	*engine
+	doubt chan<- struct{} // capacity 1: an entry was not, or perhaps not, committed
 
-	wg sync.WaitGroup
+	loop sync.WaitGroup
 
 	mu         sync.Mutex
 	queue      [][]byte
@@ -61,7 +56,6 @@ type batcher struct {
 	drained    *sync.Cond // inFlight is 0
 
 	proposed chan proposal // the entries in flight, in order; it has room for all of them
-	down     chan struct{} // closed when raft has shut down
 }
 
 // proposal is an entry in flight.
@@ -71,17 +65,16 @@ type proposal struct {
 	at       time.Time
 }
 
-// newBatcher makes a batcher that takes commands as soon as its raft is set.
-func newBatcher(stamp func() znode.Stamp, failed func(error)) *batcher {
-	b := &batcher{stamp: stamp, failed: failed,
-		proposed: make(chan proposal, entriesInFlight), down: make(chan struct{})}
+// newBatcher makes a batcher that takes commands when raft has been started.
+func newBatcher(e *engine, doubt chan<- struct{}) *batcher {
+	b := &batcher{engine: e, doubt: doubt, proposed: make(chan proposal, entriesInFlight)}
 	b.room, b.drained = sync.NewCond(&b.mu), sync.NewCond(&b.mu)
 	b.timer = time.AfterFunc(entryMaxWait, func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		b.proposeLocked()
 	})
-	b.wg.Go(b.completeLoop)
+	b.loop.Go(b.completeLoop)
 	return b
 }
 
@@ -122,21 +115,6 @@ func (b *batcher) proposeLocked() {
 		f := b.raft.Apply(entry, 0)
 		endWith(f, b.down)
 		b.proposed <- proposal{f, len(cmds), b.proposedAt}
-	}
-}
-
-// endWith has a future end when raft is down. The library (UPSTREAM.md, 1) leaves those unanswered
-// that are in its queues when it shuts down: in that of Apply, and in that of the state machine.
-// Its futures have a field for this, ShutdownCh, which it sets in some of them only; there is no
-// other way to it from outside.
-func endWith(f raft.Future, down chan struct{}) {
-	v := reflect.ValueOf(f)
-	if v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.Struct {
-		return // answered already
-	}
-	field := v.Elem().FieldByName("ShutdownCh")
-	if field.IsValid() && field.CanSet() && field.Type() == reflect.TypeOf(down) {
-		field.Set(reflect.ValueOf(down))
 	}
 }
 
@@ -222,8 +200,8 @@ func (b *batcher) answerable() {
 // that failed.
 func (b *batcher) completeLoop() {
 	for p := range b.proposed {
-		if err := p.Error(); err != nil {
-			b.failed(err)
+		if p.Error() != nil {
+			signal(b.doubt)
 		}
 		b.mu.Lock()
 		b.linger.completed(time.Now(), p.at, p.commands)
@@ -245,12 +223,78 @@ func (b *batcher) drop() {
 
 // close ends the batcher. raft must be shut down first.
 func (b *batcher) close() {
-	close(b.down)
 	b.mu.Lock()
 	b.closed = true
 	close(b.proposed)
 	b.room.Broadcast()
 	b.mu.Unlock()
-	b.wg.Wait()
+	b.loop.Wait()
 	b.timer.Stop()
+}
+
+const (
+	// lingerMin is the smallest batch after which commands linger.
+	lingerMin = 2
+	// lingerMax is how long they do at most.
+	lingerMax = 4 * time.Millisecond
+	// lingerRest is how many batches are not waited for after too few commands have arrived in
+	// time.
+	lingerRest = 8
+)
+
+// linger says how long commands wait after a batch of commands has completed: in the leader's
+// batcher, where a batch is an entry, and in a follower's outbox, where it is the commands of its
+// own clients that were applied together. docs/decisions/005-batching.md has the reasons.
+//
+// Closed-loop clients send their next request when they have been answered. If the commands that
+// wait already went without theirs, the clients would form two groups that take turns, and each
+// would wait for the other's entry. So the commands linger until as many have arrived, since the
+// batch could first be answered, as it had, but no longer than the batch took, and no longer than
+// lingerMax. If that many do not arrive in time, as with open-loop clients, which send at moments
+// of their own, commands do not linger after the next lingerRest batches.
+//
+// The zero value is ready. Its owner's lock guards it.
+type linger struct {
+	answering bool      // clients may be answered already by the batch that is to complete next
+	arrived   int       // commands that have arrived since
+	want      int       // as many are waited for,
+	until     time.Time // until then; zero: commands do not linger
+	rest      int       // so many batches are not waited for
+}
+
+// answerable is called when clients may be answered by the next batch to complete. Repeated calls
+// for one batch have no effect.
+func (l *linger) answerable() {
+	if !l.answering {
+		l.answering, l.arrived = true, 0
+	}
+}
+
+// arrive is called when n commands have arrived.
+func (l *linger) arrive(n int) { l.arrived += n }
+
+// completed is called when a batch of n commands has completed that was sent at sentAt.
+func (l *linger) completed(now, sentAt time.Time, n int) {
+	l.answering, l.until = false, time.Time{}
+	switch {
+	case l.rest > 0:
+		l.rest--
+	case n >= lingerMin:
+		l.want, l.until = n, now.Add(min(now.Sub(sentAt), lingerMax))
+	}
+}
+
+// left returns how long the commands that wait are to linger; 0: they are due.
+func (l *linger) left(now time.Time) time.Duration {
+	left := l.until.Sub(now)
+	switch {
+	case l.until.IsZero():
+		return 0
+	case l.arrived < l.want && left > 0:
+		return left
+	case l.arrived < l.want:
+		l.rest = lingerRest
+	}
+	l.until = time.Time{}
+	return 0
 }

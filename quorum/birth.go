@@ -2,7 +2,6 @@ package quorum
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -20,32 +19,6 @@ import (
 // has named (Config.Without). One member, the founder, writes the first configuration, which names
 // each disk; the others get it with the log. The argument is in
 // docs/decisions/017-a-member-is-its-disk.md.
-
-// state is how far this member has come.
-func (r *Replica) state() peer.State {
-	switch {
-	case len(r.servers()) > 0:
-		return peer.Used
-	case r.cfg.Lost:
-		return peer.Lost
-	}
-	return peer.Blank
-}
-
-// hello answers a query of another member.
-func (r *Replica) hello(asked peer.Identity) peer.Hello {
-	r.noteNewcomer(asked)
-	_, version := r.Members()
-	h := peer.Hello{State: r.state(), Version: uint64(version), Imported: r.brought,
-		Report: Report{Role: r.Status().Role, ClientAddr: r.cfg.ClientAddr(), PeerAuth: r.cfg.PeerAuth, Details: r.cfg.Details()}}
-	h.Ready, h.NotReady = r.readiness()
-	h.Stop = r.stopState()
-	h.Acked, h.SetBack = r.transport.AckedBy(asked.Disk)
-	if h.State == peer.Blank && slices.Contains(r.cfg.Without, asked.Member) {
-		h.State = peer.Lost // this member begins a cluster without the one that asks
-	}
-	return h
-}
 
 // birth is what a blank member concludes from the answers of the others.
 type birth struct {
@@ -113,12 +86,12 @@ func judgeBirth(cfg *Config, own peer.Hello, answers map[MemberID]peer.Hello) bi
 }
 
 // tryBirth finds out whether the cluster can begin, and if this member is the founder begins it.
-func (r *Replica) tryBirth(ctx context.Context, since time.Time) {
-	if b := r.queryBirth(ctx, since); b.founder == r.cfg.ID {
+func (ms *members) tryBirth(ctx context.Context, since time.Time) {
+	if b := ms.queryBirth(ctx, since); b.founder == ms.cfg.ID {
 		// What has changed during the first round shows in a second one.
-		if again := r.queryBirth(ctx, since); again.founder == b.founder && slices.Equal(again.servers, b.servers) {
-			if err := r.beget(ctx, b.servers); err != nil {
-				r.log.Error("the cluster cannot begin", "err", err)
+		if again := ms.queryBirth(ctx, since); again.founder == b.founder && slices.Equal(again.servers, b.servers) {
+			if err := ms.beget(ctx, b.servers); err != nil {
+				ms.log.Error("the cluster cannot begin", "err", err)
 			}
 		}
 	}
@@ -126,30 +99,30 @@ func (r *Replica) tryBirth(ctx context.Context, since time.Time) {
 
 // queryBirth is the judgement of one round of queries. Its founder is NoMember as long as no
 // cluster can begin, with the reason in the log.
-func (r *Replica) queryBirth(ctx context.Context, since time.Time) birth {
+func (ms *members) queryBirth(ctx context.Context, since time.Time) birth {
 	var others []MemberID
-	for _, m := range r.cfg.Members {
-		if m.ID != r.cfg.ID {
+	for _, m := range ms.cfg.Members {
+		if m.ID != ms.cfg.ID {
 			others = append(others, m.ID)
 		}
 	}
-	own := peer.Hello{State: r.state(), Disk: r.cfg.Peers.Disk, Cluster: r.roster.Cluster(),
-		Listed: peer.Sum(r.cfg.Members), Imported: r.brought}
-	b := judgeBirth(&r.cfg, own, r.helloAll(ctx, others))
+	own := peer.Hello{State: ms.birthState(), Disk: ms.cfg.Peers.Disk, Cluster: ms.roster.Cluster(),
+		Listed: peer.Sum(ms.cfg.Members), Imported: ms.brought}
+	b := judgeBirth(&ms.cfg, own, ms.helloAll(ctx, others))
 	late := time.Since(since) > birthPatience
 	switch {
-	case r.state() == peer.Used:
-	case b.cluster != 0 && b.foreign && r.brought != (peer.Imported{}) && !mutant.On(mutant.ImportJoins):
-		r.disk.Stop(r.cfg.Stores.Retire(fmt.Sprintf("cluster %v exists already, and does not count this disk, %v: "+
+	case ms.birthState() == peer.Used:
+	case b.cluster != 0 && b.foreign && ms.brought != (peer.Imported{}) && !mutant.On(mutant.ImportJoins):
+		ms.disk.Stop(ms.cfg.Stores.Retire(fmt.Sprintf("cluster %v exists already, and does not count this disk, %v: "+
 			"its data count, not those that were imported here", b.cluster, own.Disk)))
 	case b.cluster != 0:
 		if late {
-			r.trouble.Warn("join", "waiting to be taken in by a cluster that exists: when a majority of its members has the server lines of "+
+			ms.trouble.Warn("join", "waiting to be taken in by a cluster that exists: when a majority of its members has the server lines of "+
 				"this one, or, with reconfigEnabled, after 'lockkeeper cluster add'", "cluster", b.cluster, "disk", own.Disk)
 		}
-	case len(b.waits) > 0 || r.cfg.Lost:
+	case len(b.waits) > 0 || ms.cfg.Lost:
 		if late {
-			r.trouble.Warn("birth", "the first start of a cluster needs an answer of each of its voters; members that have never "+
+			ms.trouble.Warn("birth", "the first start of a cluster needs an answer of each of its voters; members that have never "+
 				"worked and do not run can be left out: lockkeeper serve -without N", "waiting", strings.Join(b.waits, "; "))
 		}
 	default:
@@ -165,13 +138,13 @@ const birthPatience = 5 * time.Second
 // imported, then the id of the cluster, and stands for election. A start that finds the first
 // without the second computes it again (checkMembers). An imported snapshot is written again with
 // the configuration: others have to be sent it, and take none without.
-func (r *Replica) beget(ctx context.Context, servers []raft.Server) error {
-	index, term := r.brought.Index, r.brought.StateTerm
-	now := max(r.raft.CurrentTerm(), term, 1)
+func (ms *members) beget(ctx context.Context, servers []raft.Server) error {
+	index, term := ms.brought.Index, ms.brought.StateTerm
+	now := max(ms.raft.CurrentTerm(), term, 1)
 	configuration := raft.Configuration{Servers: servers}
-	if r.brought != (peer.Imported{}) {
-		state := r.Freeze()
-		err := r.cfg.Stores.WriteSnapshot(configuration, index, term, state)
+	if ms.brought != (peer.Imported{}) {
+		state := ms.state.Freeze()
+		err := ms.cfg.Stores.WriteSnapshot(configuration, index, term, state)
 		state.Release()
 		if err != nil {
 			return err
@@ -179,35 +152,110 @@ func (r *Replica) beget(ctx context.Context, servers []raft.Server) error {
 	}
 	entry := &raft.Log{Index: index + 1, Term: now, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(configuration)}
 	request := raft.AppendEntriesRequest{Term: now, PrevLogEntry: index, PrevLogTerm: term, Entries: []*raft.Log{entry}}
-	if err := r.transport.Append(ctx, &request); err != nil {
+	if err := ms.transport.Append(ctx, &request); err != nil {
 		return err
 	}
 	cluster := peer.BirthOf(servers)
-	if err := r.join(cluster); err != nil {
+	if err := ms.join(cluster); err != nil {
 		return err
 	}
-	r.log.Info("a cluster begins", "cluster", cluster, "founder", r.self, "servers", len(servers))
-	r.transport.Stand(ctx)
+	ms.log.Info("a cluster begins", "cluster", cluster, "founder", ms.self, "servers", len(servers))
+	ms.transport.Stand(ctx)
 	return nil
 }
 
-var errOtherCluster = errors.New("quorum: another cluster")
-
 // join makes a cluster this member's, for good.
-func (r *Replica) join(cluster peer.ClusterID) error {
-	r.joining <- struct{}{}
-	defer func() { <-r.joining }()
-	switch known := r.roster.Cluster(); known {
+func (ms *members) join(cluster peer.ClusterID) error {
+	ms.joining <- struct{}{}
+	defer func() { <-ms.joining }()
+	switch known := ms.roster.Cluster(); known {
 	case cluster:
 		return nil
 	case 0:
 	default:
 		return fmt.Errorf("%w: this disk belongs to cluster %v, not to %v", errOtherCluster, known, cluster)
 	}
-	if err := r.cfg.Stores.SetNumber(store.Cluster, uint64(cluster)); err != nil {
-		r.log.Error("cannot record the cluster", "err", err)
+	if err := ms.cfg.Stores.SetNumber(store.Cluster, uint64(cluster)); err != nil {
+		ms.log.Error("cannot record the cluster", "err", err)
 		return err
 	}
-	r.roster.SetCluster(cluster)
+	ms.roster.SetCluster(cluster)
 	return nil
+}
+
+// A member that stood alone becomes the first one of a cluster when it is started with server
+// lines. Its log has one voter, itself, so all that it ever answered is on its disk, and it leads
+// by itself; the change loop then takes in the other members of its file like new ones. It
+// holds its leadership back until every other voter of the file has answered that it has no data:
+// two members that both stood alone would else begin two clusters with the same lines. What makes
+// it a member of a cluster for good is an address in raft's configuration, which replaces
+// peer.AloneAddr. The argument is in docs/decisions/019-members-of-the-files.md.
+
+// growthMark is the address of a server in raft's configuration that is one of a cluster.
+func growthMark(id raft.ServerID) raft.ServerAddress { return raft.ServerAddress(id) }
+
+// tryGrow lets this member lead once it may begin a cluster with its data.
+func (ms *members) tryGrow(ctx context.Context, since time.Time) {
+	for range 2 { // what has changed during the first round shows in a second one
+		var others []MemberID
+		for _, m := range ms.cfg.Members {
+			if m.ID != ms.cfg.ID {
+				others = append(others, m.ID)
+			}
+		}
+		waits := judgeGrowth(&ms.cfg, ms.roster.Cluster(), ms.helloAll(ctx, others))
+		if len(waits) == 0 {
+			continue
+		}
+		if time.Since(since) > birthPatience {
+			ms.trouble.Warn("grow", "this member stood alone, and begins a cluster with its data when each other voter of its server lines "+
+				"has answered that it has none; members that have never worked and do not run can be left out: "+
+				"lockkeeper serve -without N", "waiting", strings.Join(waits, "; "))
+		}
+		return
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	ms.log.Warn("this member stood alone, and begins a cluster with its data: the others get them", "cluster", ms.roster.Cluster(),
+		"members", len(ms.cfg.Members))
+	ms.growing.Store(false)
+	signal(ms.grown)
+}
+
+// judgeGrowth says for whom a member that stood alone waits, and why, before it begins a cluster
+// with its data.
+func judgeGrowth(cfg *Config, own peer.ClusterID, answers map[MemberID]peer.Hello) (waits []string) {
+	wait := func(m Member, format string, args ...any) {
+		waits = append(waits, fmt.Sprintf("member %d at %s ", m.ID, m.Addr)+fmt.Sprintf(format, args...))
+	}
+	for _, m := range cfg.Members {
+		h, answered := answers[m.ID]
+		switch {
+		case m.ID == cfg.ID, !answered && (m.Observer || slices.Contains(cfg.Without, m.ID)):
+		case !answered:
+			wait(m, "does not answer")
+		case h.Cluster == own:
+		case h.State == peer.Used || h.Cluster != 0:
+			wait(m, "has data of its own, of cluster %v: if those of member %d count, stop it and move its data directory away", h.Cluster, cfg.ID)
+		case h.State == peer.Lost:
+			wait(m, "replaces a disk of a cluster, or begins one without this member")
+		case h.Imported != (peer.Imported{}):
+			wait(m, "has imported data: if those of member %d count, stop it and move its data directory away", cfg.ID)
+		case h.Listed != peer.Sum(cfg.Members):
+			wait(m, "has other server lines")
+		}
+	}
+	return waits
+}
+
+// grow makes this leader, which stood alone, one of a cluster for good. Nothing has been answered
+// before in the name of the cluster.
+func (ms *members) grow() error {
+	f := ms.raft.AddVoter(ms.self, growthMark(ms.self), 0, ms.peerTimeout())
+	endWith(f, ms.down)
+	if err := f.Error(); err != nil {
+		return err
+	}
+	return recordStanding(&ms.cfg.Stores, ms.Servers())
 }

@@ -10,6 +10,7 @@ import (
 
 	"lockkeeper/internal/simdisk"
 	"lockkeeper/quorum/peer"
+	"lockkeeper/quorum/store"
 )
 
 // wipe stops member i and gives it an empty disk.
@@ -28,15 +29,15 @@ func (c *cluster) takenIn(i int) {
 			if r == nil || c.cut[at] {
 				continue
 			}
-			of := peer.DisksOf(r.servers(), MemberID(i+1))
-			if _, leads := r.settledTerm(); leads && len(of) == 1 && of[0].ID == c.reps[i].self {
+			of := peer.DisksOf(r.Servers(), MemberID(i+1))
+			if _, leads := r.leadership.settledTerm(); leads && len(of) == 1 && of[0].ID == c.reps[i].self {
 				c.settle()
 				return
 			}
 		}
 		time.Sleep(100 * time.Millisecond) // virtual
 	}
-	c.t.Fatalf("member %d is not taken in with disk %v: %v", i+1, c.reps[i].cfg.Peers.Disk, c.anyone().servers())
+	c.t.Fatalf("member %d is not taken in with disk %v: %v", i+1, c.reps[i].cfg.Peers.Disk, c.anyone().Servers())
 }
 
 // judgeBirth waits for each voter that the word of the operator does not leave out, and for nobody
@@ -84,7 +85,7 @@ func TestJudgeBirth(t *testing.T) {
 				answers[id] = h
 			}
 		}
-		b := judgeBirth(&Config{ID: 1, Members: members, Without: tt.without}, blank(1), answers)
+		b := judgeBirth(&Config{ID: 1, Members: members, DiskConfig: DiskConfig{Without: tt.without}}, blank(1), answers)
 		if b.founder != tt.founder || len(b.servers) != tt.servers || len(b.waits) != tt.waits || b.cluster != 0 {
 			t.Errorf("%s: %+v", name, b)
 		}
@@ -299,7 +300,7 @@ func TestDiskThatIsSetBack(t *testing.T) {
 			}
 			c.disks[i] = image
 			c.start(i)
-			if err := <-ended; !errors.Is(err, ErrOutdated) || !strings.Contains(err.Error(), "without entries that it had acknowledged") {
+			if err := <-ended; !errors.Is(err, store.ErrOutdated) || !strings.Contains(err.Error(), "without entries that it had acknowledged") {
 				t.Fatalf("new leader %v: %v", newLeader, err)
 			}
 			if !c.reps[i].disk.Broken() {

@@ -2,7 +2,6 @@ package quorum
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -29,6 +28,10 @@ const (
 
 // catchUp is how far this member has come with what leaders have sent it.
 type catchUp struct {
+	*engine
+	leadership *leadership
+	state      *state
+
 	// joined is closed when this member has caught up for the first time since its start.
 	joined chan struct{}
 
@@ -40,6 +43,10 @@ type catchUp struct {
 	// by then to be committed; zero: there is none.
 	syncedAt time.Time
 	refusal  snapshotRefusal
+}
+
+func newCatchUp(e *engine, l *leadership, s *state) *catchUp {
+	return &catchUp{engine: e, leadership: l, state: s, joined: make(chan struct{})}
 }
 
 // heardCommit is the commit index in a request of a leader.
@@ -57,13 +64,12 @@ type snapshotRefusal struct {
 	since time.Time // the first of its kind, by time.Now
 }
 
-// Heard implements peer.Local.
-func (l local) Heard(q *raft.AppendEntriesRequest) {
+// noteCommit is told of each AppendEntries request that arrives (peer.Local.Heard).
+func (c *catchUp) noteCommit(q *raft.AppendEntriesRequest) {
 	if q.LeaderCommitIndex == 0 {
 		return
 	}
-	c := &l.catchUp
-	now := l.cfg.Clock.Recent()
+	now := c.cfg.Clock.Recent()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if q.Term >= c.newest.term {
@@ -71,9 +77,8 @@ func (l local) Heard(q *raft.AppendEntriesRequest) {
 	}
 }
 
-// SnapshotTaken implements peer.Local.
-func (l local) SnapshotTaken(err error) {
-	c := &l.catchUp
+// snapshotTaken is told whether a snapshot of a leader could be installed.
+func (c *catchUp) snapshotTaken(err error) {
 	c.mu.Lock()
 	switch {
 	case err == nil:
@@ -86,33 +91,32 @@ func (l local) SnapshotTaken(err error) {
 	since := c.refusal.since
 	c.mu.Unlock()
 	if err != nil {
-		l.measures.SnapshotsNotTaken.Add(1)
-		l.trouble.Warn("snapshot refused", "this member is behind and cannot take the snapshot that the leader sends: "+
+		c.measures.SnapshotsNotTaken.Add(1)
+		c.trouble.Warn("snapshot refused", "this member is behind and cannot take the snapshot that the leader sends: "+
 			"it does not serve clients, and does not count for the quorum of updates, until it can",
-			"err", err, "for", time.Since(since).Round(time.Second), "leader", l.Replica.Leader())
+			"err", err, "for", time.Since(since).Round(time.Second), "leader", c.leadership.Leader())
 	}
 }
 
-// SnapshotSent implements peer.Local.
-func (l local) SnapshotSent(to MemberID, err error) {
+// snapshotSent is told whether another member has taken this leader's snapshot.
+func (c *catchUp) snapshotSent(to MemberID, err error) {
 	if err != nil {
-		l.measures.SnapshotsNotDelivered.Add(1)
-		l.trouble.Warn(fmt.Sprintf("snapshot to %d", to), "a member that is behind does not take the snapshot that this leader sends: "+
+		c.measures.SnapshotsNotDelivered.Add(1)
+		c.trouble.Warn(fmt.Sprintf("snapshot to %d", to), "a member that is behind does not take the snapshot that this leader sends: "+
 			"no other voter may fail before it has caught up", "other", to, "err", err)
 	}
 }
 
 // catchUpLoop follows whether this member is caught up.
-func (r *Replica) catchUpLoop(ctx context.Context) {
-	defer r.wg.Done()
+func (c *catchUp) catchUpLoop(ctx context.Context) {
 	joined := false
 	for ctx.Err() == nil {
-		if r.lookCaughtUp(); r.Joined() && !joined {
+		if c.lookCaughtUp(); c.Joined() && !joined {
 			joined = true
-			r.log.Info("serving: this member has caught up with the leader", "leader", r.Leader(), "index", local{r}.AppliedIndex())
+			c.log.Info("serving: this member has caught up with the leader", "leader", c.leadership.Leader(), "index", c.state.reached())
 		}
-		step := r.cfg.heartbeatTimeout() / 4
-		if !r.Joined() {
+		step := c.cfg.heartbeatTimeout() / 4
+		if !c.Joined() {
 			step = catchUpStep
 		}
 		sleep(ctx, step)
@@ -121,21 +125,20 @@ func (r *Replica) catchUpLoop(ctx context.Context) {
 
 // lookCaughtUp brings catchUp.syncedAt up to date and returns it, with the newest commit index that
 // a leader has sent.
-func (r *Replica) lookCaughtUp() (syncedAt time.Time, newest heardCommit) {
-	c := &r.catchUp
+func (c *catchUp) lookCaughtUp() (syncedAt time.Time, newest heardCommit) {
 	c.mu.Lock()
 	newest = c.newest
 	target, proved := c.target, c.proved >= newest.term
 	c.mu.Unlock()
 	var at time.Time
-	leads := r.Leader() == r.cfg.ID // it has applied everything from before its term
-	proved = !leads && newest.term != 0 && (proved || r.isOfTerm(newest))
+	leads := c.leadership.Leader() == c.cfg.ID // it has applied everything from before its term
+	proved = !leads && newest.term != 0 && (proved || c.isOfTerm(newest))
 	switch {
 	case leads:
-		at = r.cfg.Clock.Now()
-	case proved && r.hasApplied(newest.index):
+		at = c.cfg.Clock.Now()
+	case proved && c.state.hasApplied(newest.index):
 		at = newest.at
-	case target.index != 0 && r.hasApplied(target.index):
+	case target.index != 0 && c.state.hasApplied(target.index):
 		at = target.at
 	}
 	c.mu.Lock()
@@ -149,74 +152,44 @@ func (r *Replica) lookCaughtUp() (syncedAt time.Time, newest heardCommit) {
 	if at.After(c.syncedAt) {
 		c.syncedAt = at
 	}
-	if !c.syncedAt.IsZero() && !r.Joined() {
+	if !c.syncedAt.IsZero() && !c.Joined() {
 		close(c.joined)
 	}
 	return c.syncedAt, newest
 }
 
 // isOfTerm reports whether the entry at a commit index is of the term of the leader that sent it.
-func (r *Replica) isOfTerm(h heardCommit) bool {
+func (c *catchUp) isOfTerm(h heardCommit) bool {
 	if h.prevIndex == h.index {
 		return h.prevTerm == h.term
 	}
-	term, ok := local{r}.EntryTerm(h.index)
+	term, ok := c.entryTerm(h.index)
 	return ok && term == h.term
 }
 
-// hasApplied reports whether everything up to index is in the state of this member.
-func (r *Replica) hasApplied(index uint64) bool {
-	r.mu.RLock()
-	applied := r.appliedIndex
-	r.mu.RUnlock()
-	if applied >= index {
-		return true
-	}
-	if r.raft.AppliedIndex() < index {
-		return false
-	}
-	// The library has passed it on; commands may wait for their turn to be applied.
-	for i := index; i > applied; i-- {
-		var l raft.Log
-		switch err := r.disk.GetLog(i, &l); {
-		case errors.Is(err, raft.ErrLogNotFound):
-			return true // it is in a snapshot
-		case err != nil || l.Type == raft.LogCommand:
-			return false
-		}
-	}
-	return true
-}
-
-// Joined reports whether this member has caught up with a leader since it started. Until then it
-// serves no client.
-func (r *Replica) Joined() bool {
+// Joined is Replica.Joined.
+func (c *catchUp) Joined() bool {
 	select {
-	case <-r.catchUp.joined:
+	case <-c.joined:
 		return true
 	default:
 		return false
 	}
 }
 
-// CaughtUp is closed when Joined becomes true.
-func (r *Replica) CaughtUp() <-chan struct{} { return r.catchUp.joined }
-
-// Ready reports whether this member counts: it knows a leader, and has applied everything that it
-// has been told to be committed, as of the last few seconds. If not, why says it in words, in at
-// most maxWhy bytes.
-func (r *Replica) Ready() (ok bool, why string) {
-	if r.Leader() == NoMember {
+// Ready is Replica.Ready.
+func (c *catchUp) Ready() (ok bool, why string) {
+	if c.leadership.Leader() == NoMember {
 		return false, "it knows no leader"
 	}
-	syncedAt, newest := r.lookCaughtUp()
-	if !syncedAt.IsZero() && r.Joined() && r.cfg.Clock.Now().Sub(syncedAt) < behindLimit {
+	syncedAt, newest := c.lookCaughtUp()
+	if !syncedAt.IsZero() && c.Joined() && c.cfg.Clock.Now().Sub(syncedAt) < behindLimit {
 		return true, ""
 	}
-	r.catchUp.mu.Lock()
-	refusal := r.catchUp.refusal
-	r.catchUp.mu.Unlock()
-	applied := local{r}.AppliedIndex()
+	c.mu.Lock()
+	refusal := c.refusal
+	c.mu.Unlock()
+	applied := c.state.reached()
 	switch {
 	case refusal.err != nil:
 		why = fmt.Sprintf("it is behind, and cannot take the leader's snapshot: %v", refusal.err)
@@ -226,7 +199,7 @@ func (r *Replica) Ready() (ok bool, why string) {
 		why = fmt.Sprintf("it is behind: it has applied entry %d of %d", applied, newest.index)
 	default:
 		why = fmt.Sprintf("it has got nothing but heartbeats from the leader for %v",
-			r.cfg.Clock.Now().Sub(newest.at).Round(time.Second))
+			c.cfg.Clock.Now().Sub(newest.at).Round(time.Second))
 	}
 	return false, why[:min(len(why), maxWhy)]
 }
@@ -235,8 +208,8 @@ func (r *Replica) Ready() (ok bool, why string) {
 const maxWhy = 160
 
 // readiness is Ready as it is reported.
-func (r *Replica) readiness() (peer.Readiness, string) {
-	ok, why := r.Ready()
+func (c *catchUp) readiness() (peer.Readiness, string) {
+	ok, why := c.Ready()
 	if ok {
 		return peer.IsReady, ""
 	}

@@ -77,7 +77,7 @@ func (c *cluster) must(err error) {
 // counted is what raft counts, as the leader has it: "1 2 3o", observers with an o.
 func (c *cluster) counted(i int) string {
 	var list []string
-	for _, s := range c.reps[i].servers() {
+	for _, s := range c.reps[i].Servers() {
 		mark := ""
 		if s.Suffrage != raft.Voter {
 			mark = "o"
@@ -111,12 +111,12 @@ func (c *cluster) settle() string {
 			if r == nil || c.cut[i] {
 				continue
 			}
-			if _, leads := r.settledTerm(); !leads {
+			if _, leads := r.leadership.settledTerm(); !leads {
 				continue
 			}
-			r.mu.RLock()
-			busy := r.store.Change() != nil
-			r.mu.RUnlock()
+			r.state.mu.RLock()
+			busy := r.state.store.Change() != nil
+			r.state.mu.RUnlock()
 			if got := c.counted(i); !busy && got == c.agreed(i) {
 				return got
 			}
@@ -304,7 +304,7 @@ func TestTransferToAVoterThatTakesNothing(t *testing.T) {
 		c.recs[l].result(t, c.propose(l, createSession(9)))
 		time.Sleep(30 * time.Second) // by now the leader only tries now and then
 		for range 4 {
-			if err := c.reps[l].transferTo(MemberID(to + 1)); err == nil {
+			if err := c.reps[l].leadership.transferTo(MemberID(to + 1)); err == nil {
 				t.Fatal("transferred to one that is cut off")
 			}
 		}
@@ -674,7 +674,7 @@ func TestNewMemberGetsASnapshot(t *testing.T) {
 func TestDiskFromTheBirthIsTakenInAgain(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		at := (c.leader() + 1) % 3
-		cluster, servers := c.reps[at].roster.Cluster(), c.reps[at].servers()
+		cluster, servers := c.reps[at].roster.Cluster(), c.reps[at].Servers()
 		old := c.reps[at].self
 		c.wipe(at)
 		c.recs[c.leader()].result(t, c.propose(c.leader(), createSession(9)))

@@ -153,7 +153,7 @@ func (r *randomChanges) disturb() (crashed []int) {
 		if rep == nil {
 			continue
 		}
-		if _, leads := rep.leadingTerm(); leads {
+		if _, leads := rep.leadership.leadingTerm(); leads {
 			at = i
 		}
 		if i > 0 {

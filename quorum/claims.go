@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/hashicorp/raft"
-
 	"lockkeeper/quorum/codec"
 	"lockkeeper/quorum/peer"
 	"lockkeeper/wire"
@@ -29,8 +27,6 @@ const (
 	MaxClaims = 4096
 	// maxClaimsFrame bounds a frame of the claims stream.
 	maxClaimsFrame = MaxClaims * (8 + wire.PasswordLen)
-	// claimsStep is how often a leader looks whether it is certain.
-	claimsStep = 2 * time.Millisecond
 )
 
 // errClaims says that a question has too many claims.
@@ -42,26 +38,34 @@ func codeClaim(c *codec.Codec, claim *znode.Claim) {
 	c.Array(claim.Password[:])
 }
 
-// MayExist asks the leader whether the sessions of claims exist and have those passwords. False is
-// certain: the session did not exist, with that password, at some moment during the call. True is
-// not, for a command that ends the session may be in the log. An error means that nothing is known.
-// MayExist serves one call at a time; others wait.
-func (r *Replica) MayExist(ctx context.Context, claims []znode.Claim) ([]bool, error) {
+// claims are questions whether sessions exist that a member does not know.
+type claims struct {
+	*engine
+	leadership *leadership
+	state      *state
+	stream     leaderStream
+}
+
+func newClaims(e *engine, l *leadership, s *state) *claims {
+	return &claims{engine: e, leadership: l, state: s, stream: leaderStream{engine: e, kind: peer.StreamClaims, maxFrame: maxClaimsFrame}}
+}
+
+// MayExist is Replica.MayExist.
+func (cl *claims) MayExist(ctx context.Context, claims []znode.Claim) ([]bool, error) {
 	if len(claims) > MaxClaims {
 		return nil, errClaims
 	}
-	l := &r.claims
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	leader, epoch := r.leaderEpoch()
-	if leader == r.cfg.ID {
+	cl.stream.mu.Lock()
+	defer cl.stream.mu.Unlock()
+	leader, epoch := cl.leadership.leaderEpoch()
+	if leader == cl.cfg.ID {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		defer context.AfterFunc(epoch, cancel)()
-		return r.decideClaims(ctx, claims)
+		return cl.decideClaims(ctx, claims)
 	}
 	exist := make([]bool, len(claims))
-	err := r.askLeader(ctx, l, leader, epoch, func(c *codec.Codec) {
+	err := cl.stream.ask(ctx, leader, epoch, func(c *codec.Codec) {
 		for i := range claims {
 			codeClaim(c, &claims[i])
 		}
@@ -82,7 +86,7 @@ func (r *Replica) MayExist(ctx context.Context, claims []znode.Claim) ([]bool, e
 }
 
 // serveClaims is the leader's end of a claims stream.
-func (r *Replica) serveClaims(_ MemberID, s *peer.Stream) error {
+func (cl *claims) serveClaims(_ MemberID, s *peer.Stream) error {
 	var in, out []byte
 	for {
 		var err error
@@ -100,7 +104,7 @@ func (r *Replica) serveClaims(_ MemberID, s *peer.Stream) error {
 			return fmt.Errorf("%w: %d bytes of claims", peer.ErrRefused, len(in))
 		}
 		status := claimsUndecided
-		exist := r.answerClaims(claims)
+		exist := cl.answerClaims(claims)
 		if exist != nil {
 			status = claimsDecided
 		}
@@ -117,13 +121,13 @@ func (r *Replica) serveClaims(_ MemberID, s *peer.Stream) error {
 }
 
 // answerClaims decides the claims of another member; nil if this member cannot.
-func (r *Replica) answerClaims(claims []znode.Claim) []bool {
-	ctx, end, ok := r.leadership()
+func (cl *claims) answerClaims(claims []znode.Claim) []bool {
+	ctx, end, ok := cl.leadership.whileLeading()
 	if !ok {
 		return nil
 	}
 	defer end()
-	exist, err := r.decideClaims(ctx, claims)
+	exist, err := cl.decideClaims(ctx, claims)
 	if err != nil {
 		return nil
 	}
@@ -133,25 +137,25 @@ func (r *Replica) answerClaims(claims []znode.Claim) []bool {
 // decideClaims decides claims on the leader. That all the sessions exist it says at once: a claim
 // that is let through is decided by the log. That one of them does not it says only when it is
 // certain. Errors: ErrNoLeader, those of ctx.
-func (r *Replica) decideClaims(ctx context.Context, claims []znode.Claim) ([]bool, error) {
-	arrived := r.cfg.Clock.Now()
-	if exist, all := r.holds(claims); all {
+func (cl *claims) decideClaims(ctx context.Context, claims []znode.Claim) ([]bool, error) {
+	arrived := cl.cfg.Clock.Now()
+	if exist, all := cl.holds(claims); all {
 		return exist, nil
 	}
 	// An unproven leader gives up after this time.
-	ctx, cancel := context.WithTimeout(ctx, r.cfg.heartbeatTimeout())
+	ctx, cancel := context.WithTimeout(ctx, cl.cfg.heartbeatTimeout())
 	defer cancel()
-	if err := r.settleSince(ctx, arrived); err != nil {
+	if err := cl.settleSince(ctx, arrived); err != nil {
 		return nil, err
 	}
-	exist, _ := r.holds(claims)
+	exist, _ := cl.holds(claims)
 	return exist, nil
 }
 
 // holds looks claims up in the state of this member.
-func (r *Replica) holds(claims []znode.Claim) (exist []bool, all bool) {
+func (cl *claims) holds(claims []znode.Claim) (exist []bool, all bool) {
 	exist, all = make([]bool, len(claims)), true
-	r.View(func(s *znode.Store) {
+	cl.state.View(func(s *znode.Store) {
 		for i := range claims {
 			exist[i] = s.Holds(&claims[i])
 			all = all && exist[i]
@@ -164,52 +168,26 @@ func (r *Replica) holds(claims []znode.Claim) (exist []bool, all bool) {
 // committed at the moment arrived, which is now. Nothing is written for it: the leader waits until
 // a quorum has followed it after that moment, so that no later leader can have committed anything
 // before, and until it has applied what its log has now. Errors: ErrNoLeader, those of ctx.
-func (r *Replica) settleSince(ctx context.Context, arrived time.Time) error {
-	term, from, ok := r.settledFrom()
+func (cl *claims) settleSince(ctx context.Context, arrived time.Time) error {
+	term, from, ok := cl.leadership.settledFrom()
 	if !ok {
 		return ErrNoLeader
 	}
-	last, err := r.lastCommand(from)
+	last, err := cl.lastCommand(from)
 	if err != nil {
 		return err
 	}
 	for {
-		if now, leads := r.settledTerm(); !leads || now != term {
+		if now, leads := cl.leadership.settledTerm(); !leads || now != term {
 			return ErrNoLeader
 		}
-		proven := r.transport.ProvenAt(term, r.cfg.Clock.Now())
-		r.mu.RLock()
-		applied := r.appliedIndex
-		r.mu.RUnlock()
+		proven := cl.transport.ProvenAt(term, cl.cfg.Clock.Now())
+		applied := cl.state.applied()
 		if !proven.Before(arrived) && applied >= last {
 			return nil
 		}
-		if sleep(ctx, claimsStep); ctx.Err() != nil {
+		if sleep(ctx, proofStep); ctx.Err() != nil {
 			return ctx.Err()
 		}
 	}
-}
-
-// settledFrom is settledTerm, with an index up to which everything had been applied by then.
-func (r *Replica) settledFrom() (term, index uint64, ok bool) {
-	r.stateMu.Lock()
-	defer r.stateMu.Unlock()
-	return r.settled, r.settledIndex, r.settled != 0 && r.settled == r.term
-}
-
-// lastCommand is the index of the newest entry of the log behind from that the state is made of; 0
-// if there is none. Raft passes no others to the state machine (its no-ops, configurations).
-func (r *Replica) lastCommand(from uint64) (uint64, error) {
-	for i := r.raft.LastIndex(); i > from; i-- {
-		var l raft.Log
-		if err := r.disk.GetLog(i, &l); errors.Is(err, raft.ErrLogNotFound) {
-			return 0, nil // it is in a snapshot, and so applied
-		} else if err != nil {
-			return 0, fmt.Errorf("quorum: read log: %w", err)
-		}
-		if l.Type == raft.LogCommand {
-			return i, nil
-		}
-	}
-	return 0, nil
 }

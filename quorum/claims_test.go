@@ -66,7 +66,7 @@ func TestDeposedLeaderDeniesNoSession(t *testing.T) {
 			exist, err := c.reps[old].MayExist(t.Context(), []znode.Claim{claimOf(9)})
 			asked <- outcome{exist, err}
 		}()
-		go func() { asked <- outcome{exist: c.reps[old].answerClaims([]znode.Claim{claimOf(9)})} }()
+		go func() { asked <- outcome{exist: c.reps[old].claims.answerClaims([]znode.Claim{claimOf(9)})} }()
 		l := c.leader()
 		c.recs[l].result(t, c.propose(l, createSession(9)))
 		for range 2 {
@@ -98,9 +98,9 @@ func TestClaimsWaitForTheLog(t *testing.T) {
 		l := c.leader()
 		r := c.reps[l]
 		c.recs[l].result(t, c.propose(l, createSession(9)))
-		r.mu.RLock()
-		applied := r.appliedIndex
-		r.mu.RUnlock()
+		r.state.mu.RLock()
+		applied := r.state.appliedIndex
+		r.state.mu.RUnlock()
 		if last, err := r.lastCommand(0); err != nil || last < applied || applied == 0 {
 			t.Errorf("the newest command is %d, applied %d: %v", last, applied, err)
 		}
@@ -117,7 +117,7 @@ func TestClaimsWaitForTheLog(t *testing.T) {
 		// Only the proof of its leadership is missing to a leader that has applied all.
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
-		if err := r.settleSince(ctx, time.Time{}); err == nil {
+		if err := r.claims.settleSince(ctx, time.Time{}); err == nil {
 			t.Error("the leader is certain, with an entry that is not committed")
 		}
 		c.heal()

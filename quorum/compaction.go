@@ -1,14 +1,8 @@
 package quorum
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"math"
 	"math/rand/v2"
-	"time"
-
-	"github.com/hashicorp/raft"
 )
 
 // compaction decides when the next snapshot is taken, and how many entries stay in the log behind
@@ -103,84 +97,4 @@ func (c *compaction) keep(maxBytes int64) uint64 {
 		}
 	}
 	return uint64(n)
-}
-
-// grownLocked records that an entry was applied.
-func (r *Replica) grownLocked(commands, bytes int) {
-	r.compaction.add(commands, bytes)
-	r.fullLocked()
-}
-
-// fullLocked wakes the snapshot loop if a snapshot is due.
-func (r *Replica) fullLocked() {
-	if r.compaction.due() {
-		signal(r.full)
-	}
-}
-
-// snapshotRetry is the pause after a snapshot that failed, because the disk is full for example.
-const snapshotRetry = time.Minute
-
-// snapshotLoop has a snapshot taken, and the log compacted, when one is due.
-func (r *Replica) snapshotLoop(ctx context.Context) {
-	defer r.wg.Done()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-r.full:
-		}
-		r.mu.RLock()
-		due, keep := r.compaction.due() && !r.store.Restoring(), r.compaction.keep(r.cfg.TrailingBytes)
-		r.mu.RUnlock()
-		if !due {
-			continue // a signal from before the newest one, or during a restore: its end follows
-		}
-		rc := r.raft.ReloadableConfig()
-		rc.TrailingLogs = keep
-		err := r.raft.ReloadConfig(rc)
-		if err == nil {
-			err = r.raft.Snapshot().Error()
-		}
-		if err != nil && !errors.Is(err, raft.ErrNothingNewToSnapshot) && !errors.Is(err, raft.ErrRaftShutdown) {
-			r.log.Warn("no snapshot taken, the log goes on growing", "err", err)
-			sleep(ctx, snapshotRetry)
-			r.mu.Lock()
-			r.compaction.retry()
-			r.fullLocked()
-			r.mu.Unlock()
-		}
-	}
-}
-
-// SnapshotInfo is about a snapshot on the disk.
-type SnapshotInfo struct {
-	Index uint64
-	Bytes int64
-}
-
-// Snapshot returns the newest snapshot, zero if there is none.
-func (r *Replica) Snapshot() (info SnapshotInfo, err error) {
-	newest, err := r.cfg.Stores.Newest()
-	if err == nil && newest != nil {
-		info = SnapshotInfo{Index: newest.Index, Bytes: newest.Size}
-	}
-	return info, err
-}
-
-// TakeSnapshot writes a snapshot now, and compacts the log. If nothing has been applied since the
-// newest one, that is returned.
-func (r *Replica) TakeSnapshot(ctx context.Context) (SnapshotInfo, error) {
-	f := r.raft.Snapshot()
-	done := make(chan error, 1)
-	go func() { done <- f.Error() }()
-	select {
-	case err := <-done:
-		if err != nil && !errors.Is(err, raft.ErrNothingNewToSnapshot) {
-			return SnapshotInfo{}, fmt.Errorf("quorum: take a snapshot: %w", err)
-		}
-		return r.Snapshot()
-	case <-ctx.Done():
-		return SnapshotInfo{}, fmt.Errorf("quorum: take a snapshot: it goes on, %w", ctx.Err())
-	}
 }

@@ -1,78 +1,209 @@
 package quorum
 
 import (
-	"slices"
-	"sync/atomic"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/hashicorp/raft"
 
+	"lockkeeper/internal/mutant"
+	"lockkeeper/quorum/peer"
 	"lockkeeper/quorum/store"
+	"lockkeeper/znode"
 )
 
-// diskOwner is what the stores of this member know of it.
-type diskOwner struct {
-	*Replica
-	// running is raft once it runs: the stores are asked before Replica.raft is set.
-	running atomic.Pointer[raft.Raft]
+// The values of store.Standing. It is written at each start, and only read by Peek.
+const (
+	standingAlone   = 1
+	standingCluster = 2
+)
+
+// recordStanding saves whether raft counts a member alone or those of a cluster.
+func recordStanding(s *store.Stores, servers []raft.Server) error {
+	now := uint64(standingCluster)
+	if servers[0].Address == peer.AloneAddr {
+		now = standingAlone
+	}
+	if known, err := s.Number(store.Standing); err == nil && known == now {
+		return nil
+	}
+	return s.SetNumber(store.Standing, now)
 }
 
-var _ store.Owner = (*diskOwner)(nil)
-
-// Yield implements store.Owner.
-func (o *diskOwner) Yield() { o.cfg.Yield() }
-
-// WriteFailed implements store.Owner.
-func (o *diskOwner) WriteFailed(err error) { o.cfg.Fatal(err) }
-
-// ReadFailed implements store.Owner.
-func (o *diskOwner) ReadFailed(err error) { o.poison(err) }
-
-// FlushFailed implements store.Owner. With the next entry that it is to store raft learns that it
-// cannot, and leads no longer.
-func (o *diskOwner) FlushFailed() { o.running.Load().Barrier(0) }
-
-// MayFlushLater implements store.Owner. Of a leader every commit needs an answer of a follower
-// while there is another voter in the configuration that the entries are counted by, and in any
-// configuration that is among them. A follower's answer means that the entries are durable.
-func (o *diskOwner) MayFlushLater(entries []*raft.Log) bool {
-	if lib := o.running.Load(); lib == nil || lib.State() != raft.Leader {
-		return false
+// claim returns the id of the disk. It refuses stores that belong to another member: a member that
+// runs with the vote of another could vote twice. Stores without an identity become this member's,
+// with a new id.
+func claim(s *store.Stores, id MemberID) (peer.DiskID, error) {
+	identity, err := s.Identity()
+	switch {
+	case err != nil:
+		return 0, err
+	case identity.Disk == 0:
+		disk := peer.NewDiskID()
+		if mutant.On(mutant.DiskByNumber) {
+			disk = peer.DiskID(id)
+		}
+		return disk, s.SetIdentity(store.Identity{Owner: uint64(id), Disk: uint64(disk)})
+	case identity.Owner != uint64(id):
+		return 0, fmt.Errorf("quorum: %s holds the log and the votes of member %d, and this is member %d: compare myid and dataDir with the server lines",
+			s.StableName, identity.Owner, id)
 	}
-	return needsOthers(o.self, o.servers(), entries)
+	return peer.DiskID(identity.Disk), nil
 }
 
-// needsOthers reports whether these entries are committed only with another voter's answer.
-func needsOthers(self raft.ServerID, servers []raft.Server, entries []*raft.Log) bool {
-	onlyVoter := func(servers []raft.Server) bool {
-		return !slices.ContainsFunc(servers, func(s raft.Server) bool { return s.Suffrage == raft.Voter && s.ID != self })
-	}
-	return !onlyVoter(servers) && !slices.ContainsFunc(entries, func(l *raft.Log) bool {
-		return l.Type == raft.LogConfiguration && onlyVoter(raft.DecodeConfiguration(l.Data).Servers)
+// Owner says whose a log directory is.
+type Owner struct {
+	Member  MemberID // NoMember: it is nobody's yet
+	Disk    peer.DiskID
+	Cluster peer.ClusterID // 0: none yet
+	// Alone says that the member stood alone, InCluster that it was one of a cluster. Neither is
+	// known of one that has not begun.
+	Alone, InCluster bool
+	Kind             store.LogKind
+	// Outdated is why the files must not be used any more; empty: they may.
+	Outdated string
+}
+
+// Peek reads whose a log directory is, and verifies raft.db, without changing anything. Errors name
+// the file: store.ErrInUse, while a member runs on it, store.ErrDamaged, store.ErrFormat.
+func Peek(logDir string) (o Owner, err error) {
+	err = store.Peek(logDir, func(s *store.Stores, kind store.LogKind) error {
+		identity, err := s.Identity()
+		cluster, err2 := s.Number(store.Cluster)
+		standing, err3 := s.Number(store.Standing)
+		o = Owner{Member: NoMember, Disk: peer.DiskID(identity.Disk), Cluster: peer.ClusterID(cluster),
+			Alone: standing == standingAlone, InCluster: standing == standingCluster, Kind: kind}
+		if identity.Disk != 0 {
+			o.Member = MemberID(identity.Owner)
+		}
+		var err4 error
+		o.Outdated, err4 = s.Retired()
+		return errors.Join(err, err2, err3, err4)
 	})
+	if !o.Alone && o.Cluster != 0 && o.Cluster != peer.BirthOf([]raft.Server{{ID: peer.ServerID(o.Member, o.Disk)}}) {
+		o.InCluster = true
+	}
+	return o, err
 }
 
-// Written implements store.Owner.
-func (o *diskOwner) Written(entries []*raft.Log, start time.Time, later bool) {
-	now := time.Now()
-	m, took := &o.measures, now.Sub(start)
-	m.Fsync.Observe(int64(took))
-	m.FsyncEntries.Observe(int64(len(entries)))
-	if limit := o.cfg.SlowFsync; limit > 0 && took >= limit {
-		m.SlowFsyncs.Add(1)
-		o.trouble.Warn("fsync", "the disk of the log is slow: every update waits for it; "+
-			"give dataLogDir a disk of its own, and look at what else uses this one (iostat -x 1)",
-			"took", took.Round(time.Millisecond), "limit", limit, "entries", len(entries))
+// loadSnapshot restores the newest snapshot, and returns when it was taken; an empty store and the
+// zero time when there is none.
+func loadSnapshot(s *store.Stores) (_ *znode.Store, at time.Time, _ error) {
+	newest, err := s.Newest()
+	if err != nil {
+		return nil, at, err
 	}
-	if last := entries[len(entries)-1]; later && last.Type == raft.LogCommand && o.transport.Wrote(last.Index, last.Term) {
-		o.batcher.answerable()
+	if newest == nil {
+		return znode.New(), at, nil
 	}
-	if term, leads := o.leadingTerm(); leads && term == entries[0].Term {
-		return
+	r, err := newest.Open()
+	if err != nil {
+		return nil, at, err
 	}
-	for _, l := range entries {
-		if late := start.Round(0).Sub(l.AppendedAt); l.Type == raft.LogCommand && late >= 0 && !l.AppendedAt.IsZero() {
-			m.Proposal.Observe(int64(late))
+	defer r.Close()
+	saved, err := znode.Restore(r)
+	if err != nil {
+		return nil, at, fmt.Errorf("quorum: restore snapshot %s: %w", newest.Name, unreadable(err))
+	}
+	return saved, newest.At, nil
+}
+
+// unreadable is an error of package znode about stored bytes as one of package store:
+// ErrFormat, ErrDamaged, or err itself.
+func unreadable(err error) error {
+	switch {
+	case errors.Is(err, znode.ErrNewer):
+		return fmt.Errorf("%w: %w", store.ErrFormat, err)
+	case errors.Is(err, znode.ErrDamaged):
+		return fmt.Errorf("%w: %w", store.ErrDamaged, err)
+	}
+	return err
+}
+
+// LastState is the state after the last entry of the log of a member that does not run, and that
+// entry's term. Entries at the end of the log may not be committed, as in ZooKeeper's logs: of
+// several members the one with the greatest term and zxid has all that was acknowledged.
+func LastState(s store.Stores) (last *znode.Store, term uint64, err error) {
+	if err := checkImport(&s); err != nil {
+		return nil, 0, err
+	}
+	if last, _, err = loadSnapshot(&s); err != nil {
+		return nil, 0, err
+	}
+	from := uint64(0)
+	if newest, err := s.Newest(); err != nil {
+		return nil, 0, err
+	} else if newest != nil {
+		from, term = newest.Index, newest.Term
+	}
+	err = EachEntry(s, from+1, func(_, of uint64, entry *znode.Entry) error {
+		if term = of; entry != nil {
+			last.Apply(term, entry, func(*znode.Command, *znode.Result) {})
+		}
+		return nil
+	})
+	return last, term, err
+}
+
+// EachEntry calls each with the entries of a member's log, in order, from an index on. Those that
+// are Raft's own have no znode.Entry.
+func EachEntry(s store.Stores, from uint64, each func(index, term uint64, entry *znode.Entry) error) error {
+	first, last, err := store.Bounds(s.Log)
+	if err != nil {
+		return fmt.Errorf("quorum: read log: %w", err)
+	}
+	for i := max(from, first); i <= last && last > 0; i++ {
+		var l raft.Log
+		if err := s.Log.GetLog(i, &l); err != nil {
+			return fmt.Errorf("quorum: read log: %w", err)
+		}
+		if l.Type != raft.LogCommand {
+			err = each(l.Index, l.Term, nil)
+		} else {
+			entry, bad := znode.DecodeEntry(l.Data)
+			if bad != nil {
+				return fmt.Errorf("quorum: %s: entry %d of term %d: %w", s.LogName, l.Index, l.Term, unreadable(bad))
+			}
+			err = each(l.Index, l.Term, entry)
+		}
+		if err != nil {
+			return err
 		}
 	}
+	return nil
 }
+
+// aloneConfiguration is that of a member that stands alone.
+func aloneConfiguration(self raft.ServerID) raft.Configuration {
+	return raft.Configuration{Servers: []raft.Server{{Suffrage: raft.Voter, ID: self, Address: peer.AloneAddr}}}
+}
+
+// The values of store.Import.
+const (
+	importComplete = iota // or there was none
+	importBegun
+	importForeign // the leader has the data of another ensemble
+)
+
+// checkImport is an error if an import has begun and not come to its end, or the cluster has the
+// data of another ensemble.
+func checkImport(s *store.Stores) error {
+	stage, err := s.Number(store.Import)
+	switch {
+	case err != nil:
+		return err
+	case stage == importBegun:
+		err = errors.New("an import has not been completed: run it again")
+	case stage == importForeign:
+		err = errForeign
+	}
+	if err != nil {
+		return fmt.Errorf("quorum: %s: %w", s.StableName, err)
+	}
+	return nil
+}
+
+var errForeign = errors.New("the data that were imported here are not of the ensemble whose data the leader has: nothing was " +
+	"changed in ZooKeeper's files. Look at the addresses in the configuration files; if this member belongs to that cluster, remove " +
+	"its raft.db, raft.wal and snapshots, and start it without an import")

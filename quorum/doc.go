@@ -1,27 +1,29 @@
-// Package quorum is replication: the hashicorp/raft node of a member, its log and snapshots, the
-// batching of commands into entries, the way of commands to the leader, the membership, and the
-// proof of leadership that leases rely on. It never looks into a command, and it does not know that
-// clients exist. Begin with Replica (replica.go): Open puts a member together, Propose takes a
-// command.
+// Package quorum is replication: the hashicorp/raft node of a member, the batching of commands into
+// entries, the way of commands to the leader, the membership, and the proof of leadership that
+// leases rely on. It never looks into a command, and it does not know that clients exist. Begin
+// with Replica (replica.go): Open puts a member together, Propose takes a command.
 //
-//	replica.go      Replica: Open, Propose, View, Status, Close
-//	outbox.go       this member's commands until they are applied
-//	forward.go      the forward stream, from a follower's outbox to the leader
-//	batcher.go      the leader's queue: commands become entries (linger.go: when)
-//	fsm.go          entries are applied; snapshots of the state are taken and restored
-//	compaction.go   when a snapshot is due, and how much of the log stays behind it
-//	control.go      follows changes of the leader: starts and stops what a leader or a follower needs
-//	lease.go        the lease stream, and leases of this member's sessions
-//	claims.go       the claims stream: does a session exist that this member does not know?
-//	catchup.go      has this member applied what leaders have sent it?
-//	stop.go         the stop stream: may a member stop now?
-//	transfer.go     a leader makes another voter the leader
-//	succession.go   a voter replaces a leader whose process has ended
-//	birth.go        the first start; query.go: what members without a leader ask each other
-//	newcomers.go    disks that are to replace others
-//	members.go      who the members are; change.go makes raft count them
-//	disk.go         what the stores tell the replica; peek.go: whose a log directory is
-//	store, peer     the disk of a member; the port between members
+// A part calls only parts below it:
+//
+//	replica.go     Replica, the owner: Open, Close, Status, and what the rooms below ask the member
+//	control.go     control: follows changes of the leader, starts and stops what it needs then
+//	query.go       members: what members without a leader ask each other
+//	change.go      members: makes raft count the members; filemembers.go, plan.go: which step is next
+//	stop.go        stops: may a member stop now?
+//	members.go     members: who they are, and disks that are to replace others; birth.go: first start
+//	catchup.go     catchUp: has this member applied what leaders have sent it?
+//	claims.go      claims: does a session exist that this member does not know?
+//	snapshot.go    state: snapshots are taken and written
+//	state.go       state: what is applied, under its lock; compaction.go: when a snapshot is due
+//	lease.go       leases of this member's sessions; the stream of questions to the leader
+//	forward.go     forwarder: from this member's outbox to the leader
+//	transfer.go    leadership: a leader makes another voter the leader
+//	leadership.go  leadership: who leads, under its lock; the decision to stand for election
+//	outbox.go      outbox: this member's commands until they are applied
+//	batcher.go     batcher: the leader's queue, commands become entries; linger
+//	engine.go      engine: raft, its stores, the port, and what every part knows of its member
+//	recover.go     a new cluster from a surviving disk; import.go; disk.go: a member's disk, read
+//	store, peer    the disk of a member; the port between members
 //
 // # A command, step by step
 //
@@ -33,11 +35,11 @@
 //  3. The leader's batcher puts the commands that wait into one entry and proposes it to raft
 //     (linger).
 //  4. raft writes it on a majority of the voters, on the leader and the followers at the same time
-//     (package store, backlog), and commits it; package peer sends followers the commit index at once, over the
-//     stream that has brought the entry. With two or three voters it need not wait for the commit
-//     (early commit, peer.Transport).
-//  5. Every member applies it (fsm) and tells its Listener. The member that proposed it recognises
-//     its own.
+//     (package store, backlog), and commits it; package peer sends followers the commit index at
+//     once, over the stream that has brought the entry. With two or three voters it need not wait
+//     for the commit (early commit, peer.Transport).
+//  5. Every member applies it (state) and tells its Listener. The member that proposed it knows
+//     it again.
 //
 // A command may be lost between 2 and 4, with a leader or a stream. Then every open command is sent
 // again, in order. The state machine skips a command that it has applied already (Duplicate), and
@@ -54,21 +56,23 @@
 //
 // # Goroutines
 //
-//	name          owner      waits for                          ends
-//	controlLoop   Replica    leadership and doubt signals       Close
-//	snapshotLoop  Replica    the log to have grown enough       Close
-//	changeLoop    Replica    the members to have changed        Close
-//	queryLoop     Replica    a cluster to belong to             Close
-//	catchUpLoop   Replica    the commit index of a leader to    Close
-//	                         be applied
-//	route         control    a connection to the leader, its    when the leader changes, Close
-//	                         end; unsent commands left to it
-//	succeed       Replica    its turn to replace a leader whose within 0.5 s,
-//	                         process has ended                  Close
-//	electTarget   Replica    the answer of the voter that is    with raft
-//	                         to lead
-//	completeLoop  batcher    entries in flight                  Close
-//	flushLoop     store      a leader's entries to write        Close
+//	name          owner       waits for                          ends
+//	controlLoop   control     leadership and doubt signals       Close
+//	snapshotLoop  state       the log to have grown enough       Close
+//	changeLoop    members     the members to have changed        Close
+//	queryLoop     members     a cluster to belong to             Close
+//	diskLoop      leadership  the next look at the write to the  Close
+//	                          log
+//	catchUpLoop   catchUp     the commit index of a leader to    Close
+//	                          be applied
+//	route         control     a connection to the leader, its    when the leader changes, Close
+//	                          end; unsent commands left to it
+//	succeed       leadership  its turn to replace a leader whose within 0.5 s,
+//	                          process has ended                  Close
+//	electTarget   leadership  the answer of the voter that is    with raft
+//	                          to lead
+//	completeLoop  batcher     entries in flight                  Close
+//	flushLoop     store       a leader's entries to write        Close
 //
 // Package peer has those of the streams between members.
 //
@@ -77,7 +81,8 @@
 //
 // # Locks
 //
-// Order: Replica.mu (the state), then the locks of the Listener, then outbox.mu. stateMu,
-// batcher.mu and the locks of packages store and peer are leaves: nothing is locked and nobody is
-// called under them, except that the batcher gives raft its entries.
+// Order: state.mu, then the locks of the Listener, then outbox.mu. leadership.mu, members.mu,
+// catchUp.mu, stops.mu, batcher.mu and the locks of the packages below are leaves: nothing is
+// locked and nobody is called under them, except that the batcher gives raft its entries. The mu of
+// a leaderStream is held for one question at a time, and taken before all others.
 package quorum

@@ -40,40 +40,38 @@ type fileChange struct {
 // adoptFile begins a change to the members of this leader's configuration file once enough others
 // have the same. It returns when to look again; 0: the file has the members of the cluster, or does
 // not count.
-func (r *Replica) adoptFile(ctx context.Context, ch *changer) (pause time.Duration) {
-	r.mu.RLock()
-	members, version := r.store.Members()
-	r.mu.RUnlock()
-	wanted := r.fileMembers
-	if r.cfg.Flags&znode.Reconfig != 0 || version != 0 || len(wanted) == 0 || znode.SameVotes(members, wanted) {
+func (ms *members) adoptFile(ctx context.Context, ch *changer) (pause time.Duration) {
+	members, version := ms.state.Members()
+	wanted := ms.file
+	if ms.cfg.Flags&znode.Reconfig != 0 || version != 0 || len(wanted) == 0 || znode.SameVotes(members, wanted) {
 		return 0
 	}
 	if wait := time.Until(ch.look); wait > 0 {
 		return wait
 	}
 	ch.look = time.Now().Add(filePause)
-	p := r.plan(ctx, ch, wanted)
-	change := r.judgeFile(p, members)
+	p := ms.plan(ctx, ch, wanted)
+	change := ms.judgeFile(p, members)
 	adds, drops := differenceOf(members, wanted)
 	if len(change.waits) > 0 && !mutant.On(mutant.FileOfOne) {
 		if time.Since(ch.led) > birthPatience {
-			r.trouble.Warn("file", "the server lines of this leader name other members than the cluster has: the members change when a "+
+			ms.trouble.Warn("file", "the server lines of this leader name other members than the cluster has: the members change when a "+
 				"majority of them and all new ones have the same server lines", "new", adds, "gone", drops, "same", change.agree,
 				"waiting", strings.Join(change.waits, "; "))
 		}
 		return filePause
 	}
-	r.log.Warn("the members change to those of the configuration files: a majority of the members and all new ones have the same "+
+	ms.log.Warn("the members change to those of the configuration files: a majority of the members and all new ones have the same "+
 		"server lines", "new", adds, "gone", drops, "same", change.agree)
-	_ = r.ProposeOnce(ctx, &znode.Command{Kind: znode.KindMembers, Seq: uint64(r.cfg.Now().UnixNano()) | 1<<63,
-		Body: []byte(r.cfg.ConfigText)})
+	_ = ms.leadership.propose(ctx, &znode.Command{Kind: znode.KindMembers, Seq: uint64(ms.cfg.Now().UnixNano()) | 1<<63,
+		Body: []byte(ms.cfg.ConfigText)})
 	return filePause
 }
 
 // judgeFile decides whether a change from the agreed members to those of p, which are those of this
 // member's configuration file, can begin.
-func (r *Replica) judgeFile(p *plan, agreed []znode.Member) (f fileChange) {
-	own := peer.Sum(r.cfg.Members)
+func (ms *members) judgeFile(p *plan, agreed []znode.Member) (f fileChange) {
+	own := peer.Sum(ms.cfg.Members)
 	wait := func(format string, args ...any) { f.waits = append(f.waits, fmt.Sprintf(format, args...)) }
 	voter := map[MemberID]bool{}
 	for _, m := range agreed {
@@ -83,7 +81,7 @@ func (r *Replica) judgeFile(p *plan, agreed []znode.Member) (f fileChange) {
 	for _, m := range agreed {
 		id := MemberID(m.ID)
 		_, queried := p.answers[id]
-		same := id == r.cfg.ID || queried && p.answers[id].Listed == own && p.votes(id)
+		same := id == ms.cfg.ID || queried && p.answers[id].Listed == own && p.hasVote(id)
 		if m.Observer {
 			continue
 		}
@@ -106,7 +104,7 @@ func (r *Replica) judgeFile(p *plan, agreed []znode.Member) (f fileChange) {
 		isVoter, known := voter[id]
 		joins := !known || !isVoter && !m.Observer
 		if joins {
-			if why := r.keepsOut(p, m, own); why != "" {
+			if why := ms.keepsOut(p, m, own); why != "" {
 				wait("%s", why)
 			} else if !m.Observer {
 				f.agree = append(f.agree, id)
@@ -125,33 +123,20 @@ func (r *Replica) judgeFile(p *plan, agreed []znode.Member) (f fileChange) {
 	case !p.wantedMajority():
 		wait("%s", p.whoIsMissing())
 	default:
-		f.waits = r.olderMembers(p.wanted)
+		for _, m := range p.wanted {
+			if newest, _ := ms.port.VersionOf(MemberID(m.ID)); newest == 0 && MemberID(m.ID) != ms.cfg.ID {
+				wait("member %d has not answered this leader yet", m.ID)
+			}
+		}
 	}
 	return f
 }
 
-// olderMembers says which of the members do not know the command that begins the change, or may not
-// (docs/decisions/013-versions.md).
-func (r *Replica) olderMembers(members []znode.Member) (waits []string) {
-	for _, m := range members {
-		id := MemberID(m.ID)
-		newest, _ := r.port.VersionOf(id)
-		switch {
-		case id == r.cfg.ID:
-		case newest == 0:
-			waits = append(waits, fmt.Sprintf("member %d has not answered this leader yet, and may have an older version of lockkeeper", id))
-		case newest < peer.VersionFileMembers:
-			waits = append(waits, fmt.Sprintf("member %d has an older version of lockkeeper", id))
-		}
-	}
-	return waits
-}
-
 // keepsOut says why a member that is new, or gets a vote, cannot have its place yet; empty if it
 // can.
-func (r *Replica) keepsOut(p *plan, m znode.Member, own uint32) string {
+func (ms *members) keepsOut(p *plan, m znode.Member, own uint32) string {
 	id := MemberID(m.ID)
-	if id == r.cfg.ID {
+	if id == ms.cfg.ID {
 		return ""
 	}
 	h, answered := p.answers[id]
@@ -160,7 +145,7 @@ func (r *Replica) keepsOut(p *plan, m znode.Member, own uint32) string {
 		return fmt.Sprintf("new member %d does not answer at %s", id, m.PeerAddr())
 	case h.Listed != own:
 		return fmt.Sprintf("new member %d has other server lines", id)
-	case h.Cluster != 0 && h.Cluster != r.roster.Cluster():
+	case h.Cluster != 0 && h.Cluster != ms.roster.Cluster():
 		return fmt.Sprintf("new member %d at %s has the data of another cluster, %v", id, m.PeerAddr(), h.Cluster)
 	case p.chosen[id] != peer.ServerID(id, h.Disk):
 		return fmt.Sprintf("new member %d at %s has data of its own: it can join with an empty data directory", id, m.PeerAddr())
@@ -171,31 +156,28 @@ func (r *Replica) keepsOut(p *plan, m znode.Member, own uint32) string {
 // yieldToLines transfers the leadership if a majority of the voters has one list of members, and
 // this leader another: one of them can judge whether the members change. Answers are of members
 // that raft counts.
-func (r *Replica) yieldToLines(answers map[MemberID]peer.Hello) {
-	own := peer.Sum(r.cfg.Members)
+func (ms *members) yieldToLines(answers map[MemberID]peer.Hello) {
+	own := peer.Sum(ms.cfg.Members)
 	others := map[uint32][]MemberID{}
-	for _, s := range r.servers() {
+	for _, s := range ms.Servers() {
 		id := peer.IDOf(s.ID)
 		if h, ok := answers[id]; ok && h.Listed != own && s.Suffrage == raft.Voter && h.Disk == peer.DiskOf(s.ID) {
 			others[h.Listed] = append(others[h.Listed], id)
 		}
 	}
-	if _, leads := r.settledTerm(); !leads || len(others) == 0 || r.cfg.Flags&znode.Reconfig != 0 {
+	if _, leads := ms.leadership.settledTerm(); !leads || len(others) == 0 || ms.cfg.Flags&znode.Reconfig != 0 {
 		return
 	}
-	r.mu.RLock()
-	members, version := r.store.Members()
-	change := r.store.Change()
-	r.mu.RUnlock()
+	members, version, change := ms.state.change()
 	for _, ids := range others {
 		if change != nil || version != 0 || !NewMaj(max(1, znode.Voters(members))).Quorum(len(ids)) {
 			continue
 		}
 		slices.Sort(ids)
 		for _, id := range ids {
-			r.log.Warn("a majority of the members has other server lines than this leader: transferring the leadership to one of them",
+			ms.log.Warn("a majority of the members has other server lines than this leader: transferring the leadership to one of them",
 				"to", id, "same", ids)
-			if err := r.transferTo(id); err == nil {
+			if err := ms.leadership.transferTo(id); err == nil {
 				return
 			}
 		}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"lockkeeper/internal/simdisk"
-	"lockkeeper/quorum/peer"
 	"lockkeeper/znode"
 )
 
@@ -169,24 +168,6 @@ func TestFilesChangeUnderPartitions(t *testing.T) {
 			}
 		}
 		c.agree()
-	})
-}
-
-// A program of the version before knows no change by files: while one has not been upgraded, none
-// begins.
-func TestFilesWaitForTheVersion(t *testing.T) {
-	old := true
-	inCluster(t, 3, func(cfg *Config) {
-		if old && cfg.ID == 2 {
-			cfg.Peers.Version = peer.VersionFileMembers - 1
-		}
-	}, func(t *testing.T, c *cluster) {
-		c.leader()
-		c.roll("1 2 3 4", 4, 1, 2, 3)
-		c.stays("1 2 3")
-		old = false
-		c.roll("1 2 3 4", 2)
-		c.stays("1 2 3 4")
 	})
 }
 

@@ -9,9 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"lockkeeper/quorum/codec"
 	"lockkeeper/quorum/peer"
-	"lockkeeper/znode"
 )
 
 // Forward stream, follower to leader: frames of commands, each frame
@@ -31,9 +29,25 @@ const (
 	forwardRefused  = 2
 )
 
+// These are negative, and do not compile, when the limits contradict each other.
+const (
+	_ = uint64(peer.MaxEntryBytes - MaxCommandBytes - 64<<10)
+	_ = uint64(MaxCommandBytes - 2*entryMaxBytes)
+	_ = uint64(peer.MaxFrame - 2*sendMaxBytes - MaxCommandBytes)
+)
+
+// forwarder sends this member's commands to the leader, and takes those of the others when this
+// member leads.
+type forwarder struct {
+	*engine
+	leadership *leadership
+	batcher    *batcher
+	outbox     *outbox
+}
+
 // serveForward is the leader's end of a forward stream.
-func (r *Replica) serveForward(_ MemberID, c *peer.Stream) error {
-	ctx, end, ok := r.leadership()
+func (f *forwarder) serveForward(_ MemberID, c *peer.Stream) error {
+	ctx, end, ok := f.leadership.whileLeading()
 	if !ok {
 		return nil // closing the stream says it
 	}
@@ -52,15 +66,15 @@ func (r *Replica) serveForward(_ MemberID, c *peer.Stream) error {
 		if err != nil {
 			return err
 		}
-		good, refused := r.checkForwarded(cmds)
+		good, refused := checkForwarded(cmds)
 		if good > 0 {
-			if err := r.batcher.submit(ctx, cmds[:good]); err != nil {
+			if err := f.batcher.submit(ctx, cmds[:good]); err != nil {
 				return err
 			}
 		}
 		taken += uint64(good)
 		if refused != nil {
-			_ = c.SetWriteDeadline(time.Now().Add(r.peerTimeout()))
+			_ = c.SetWriteDeadline(time.Now().Add(f.peerTimeout()))
 			// The stream ends in any case.
 			_, _ = c.Write(binary.BigEndian.AppendUint64([]byte{forwardRefused}, taken))
 			return refused
@@ -70,63 +84,13 @@ func (r *Replica) serveForward(_ MemberID, c *peer.Stream) error {
 
 // checkForwarded returns how many of the commands may enter the log, up to the first that must not,
 // and why that must not: there it would stop every member that applies it, or fit no frame.
-func (r *Replica) checkForwarded(cmds [][]byte) (good int, refused error) {
+func checkForwarded(cmds [][]byte) (good int, refused error) {
 	for i, b := range cmds {
 		if _, err := checkCommandSafely(b); err != nil {
 			return i, fmt.Errorf("%w: forwarded command: %w", peer.ErrRefused, err)
 		}
 	}
 	return len(cmds), nil
-}
-
-// checkCommandSafely is checkCommand, of which a panic is an error.
-func checkCommandSafely(b []byte) (kind znode.Kind, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("decoding it: %v", p)
-		}
-	}()
-	return checkCommand(b)
-}
-
-func checkCommand(b []byte) (znode.Kind, error) {
-	if len(b) > MaxCommandBytes {
-		return 0, fmt.Errorf("%w: %d bytes, at most %d", ErrCommandTooLong, len(b), MaxCommandBytes)
-	}
-	c, rest, err := znode.DecodeCommand(b)
-	if err != nil {
-		return 0, err
-	}
-	if len(rest) > 0 {
-		return 0, fmt.Errorf("%d bytes too many", len(rest))
-	}
-	switch c.Kind {
-	case znode.KindRequest, znode.KindCreateSession, znode.KindAttach, znode.KindSync, znode.KindReconfig, znode.KindRestore:
-		return c.Kind, nil
-	}
-	return 0, fmt.Errorf("%v is for the leader alone", c.Kind)
-}
-
-func appendCommands(b []byte, cmds [][]byte) []byte {
-	start := len(b)
-	c := codec.Encode(peer.BeginFrame(b))
-	for i := range cmds {
-		c.Bytes(&cmds[i])
-	}
-	return peer.EndFrame(c.Encoded(), start)
-}
-
-func splitCommands(frame []byte) (cmds [][]byte, err error) {
-	c := codec.Decode(frame)
-	for c.More() {
-		var cmd []byte
-		c.Bytes(&cmd)
-		cmds = append(cmds, cmd)
-	}
-	if c.Err() != nil {
-		return nil, fmt.Errorf("%w: truncated command in a forward frame", peer.ErrRefused)
-	}
-	return cmds, nil
 }
 
 // route sends this member's commands to one leader, in one term.
@@ -138,30 +102,26 @@ type route struct {
 
 // startRoute sends every open command, from the oldest on, and goes on with those that are added.
 // life ends with the replica.
-func (r *Replica) startRoute(life context.Context, leader MemberID) *route {
+func (f *forwarder) startRoute(life context.Context, leader MemberID) *route {
 	ctx, cancel := context.WithCancel(context.Background())
 	rt := &route{leader: leader, cancel: cancel, done: make(chan struct{})}
-	term := r.raft.CurrentTerm()
+	term := f.raft.CurrentTerm()
 	go func() {
 		defer close(rt.done)
-		followed := false   // a stream was accepted
-		succeeding := false // this member is about to replace the leader
+		followed := false // a stream was accepted
 		for ctx.Err() == nil {
-			r.outbox.rewind()
+			f.outbox.rewind()
 			var err error
-			if leader == r.cfg.ID {
-				err = r.outbox.sendTo(ctx, false, func(cmds [][]byte) error { return r.batcher.submit(ctx, cmds) })
+			if leader == f.cfg.ID {
+				err = f.outbox.sendTo(ctx, false, func(cmds [][]byte) error { return f.batcher.submit(ctx, cmds) })
 			} else {
-				err = r.forwardTo(ctx, leader)
+				err = f.forwardTo(ctx, leader)
 			}
 			if ctx.Err() == nil {
-				followed = followed || errors.Is(err, errStreamEnded)
-				if followed && !succeeding && r.processEnded(ctx, leader) {
-					r.leaderEnded(leader)
-					succeeding = true
-					r.wg.Go(func() { r.succeed(life, leader, term) })
+				if followed = followed || errors.Is(err, errStreamEnded); followed {
+					f.leadership.streamEnded(ctx, life, leader, term)
 				}
-				r.cfg.Logger.Debug("commands cannot reach the leader, trying again", "leader", leader, "err", err)
+				f.cfg.Logger.Debug("commands cannot reach the leader, trying again", "leader", leader, "err", err)
 				sleep(ctx, routeRetry)
 			}
 		}
@@ -172,7 +132,7 @@ func (r *Replica) startRoute(life context.Context, leader MemberID) *route {
 // routeRetry is the pause before a broken forward stream is opened again.
 const routeRetry = 20 * time.Millisecond
 
-func (rt *route) stop() {
+func (rt *route) end() {
 	rt.cancel()
 	<-rt.done
 }
@@ -181,9 +141,9 @@ func (rt *route) stop() {
 var errStreamEnded = errors.New("quorum: forward stream ended")
 
 // forwardTo opens a forward stream and sends commands over it until it breaks.
-func (r *Replica) forwardTo(ctx context.Context, leader MemberID) error {
-	dialCtx, cancel := context.WithTimeout(ctx, r.peerTimeout())
-	c, err := r.port.Dial(dialCtx, leader, peer.StreamForward)
+func (f *forwarder) forwardTo(ctx context.Context, leader MemberID) error {
+	dialCtx, cancel := context.WithTimeout(ctx, f.peerTimeout())
+	c, err := f.port.Dial(dialCtx, leader, peer.StreamForward)
 	cancel()
 	if err != nil {
 		return err
@@ -191,7 +151,7 @@ func (r *Replica) forwardTo(ctx context.Context, leader MemberID) error {
 	defer c.Close()
 	defer context.AfterFunc(ctx, func() { _ = c.Close() })()
 	var ok [1]byte
-	_ = c.SetReadDeadline(time.Now().Add(r.peerTimeout()))
+	_ = c.SetReadDeadline(time.Now().Add(f.peerTimeout()))
 	if _, err := c.Read(ok[:]); err != nil {
 		return fmt.Errorf("quorum: member %d does not lead: %w", leader, err)
 	}
@@ -206,7 +166,7 @@ func (r *Replica) forwardTo(ctx context.Context, leader MemberID) error {
 		var last [1 + 8]byte
 		_, err := io.ReadFull(c, last[:])
 		if err == nil && last[0] == forwardRefused {
-			err = r.refused(binary.BigEndian.Uint64(last[1:]))
+			err = f.refused(binary.BigEndian.Uint64(last[1:]))
 		}
 		broken(err)
 	}()
@@ -214,9 +174,9 @@ func (r *Replica) forwardTo(ctx context.Context, leader MemberID) error {
 	defer c.Close()
 
 	var buf []byte
-	err = r.outbox.sendTo(streamCtx, true, func(cmds [][]byte) error {
+	err = f.outbox.sendTo(streamCtx, true, func(cmds [][]byte) error {
 		buf = appendCommands(buf[:0], cmds)
-		_ = c.SetWriteDeadline(time.Now().Add(r.peerTimeout()))
+		_ = c.SetWriteDeadline(time.Now().Add(f.peerTimeout()))
 		_, err := c.Write(buf)
 		return err
 	})
@@ -224,13 +184,13 @@ func (r *Replica) forwardTo(ctx context.Context, leader MemberID) error {
 }
 
 // refused drops the command with number n on the present stream. It returns why the stream ends.
-func (r *Replica) refused(n uint64) error {
-	key, ok := r.outbox.refuse(n)
+func (f *forwarder) refused(n uint64) error {
+	key, ok := f.outbox.refuse(n)
 	if !ok {
 		return fmt.Errorf("quorum: the leader refused command %d of the stream, which is not known here", n)
 	}
-	r.cfg.Logger.Warn("the leader refused a command of this member: it is dropped, and its client's connection ends",
+	f.cfg.Logger.Warn("the leader refused a command of this member: it is dropped, and its client's connection ends",
 		"session", key.Session, "kind", key.Kind)
-	r.cfg.Listener.Undeliverable(key)
+	f.cfg.Listener.Undeliverable(key)
 	return errors.New("quorum: the leader refused a command")
 }

@@ -33,20 +33,20 @@ func TestLockIsGivenUpWithinALongEntry(t *testing.T) {
 			c.leader()
 			c.recs[0].result(t, c.propose(0, createSession(9)))
 			r := c.reps[0]
-			r.mu.Lock()
+			r.state.mu.Lock()
 			r.cfg.Listener = slowListener{c.recs[0], takes}
-			index := r.appliedIndex
-			r.mu.Unlock()
+			index := r.state.appliedIndex
+			r.state.mu.Unlock()
 			var cmds [][]byte
 			for id := wire.SessionID(1); id <= 4; id++ {
 				cmds = append(cmds, createSession(id).Append(nil))
 			}
 			entry := znode.AppendEntry(nil, znode.Stamp{TimeMs: time.Now().UnixMilli()}, cmds)
-			fsm{r}.ApplyBatch([]*raft.Log{{Index: index, Term: 1, Type: raft.LogCommand, Data: entry}})
-			r.mu.RLock()
-			defer r.mu.RUnlock()
-			if held := time.Since(r.lockedAt); held != wantHeld || r.store.Counts().Sessions != 5 {
-				t.Errorf("with %v for each command, the lock was held for %v at the end; %+v", takes, held, r.store.Counts())
+			r.state.ApplyBatch([]*raft.Log{{Index: index, Term: 1, Type: raft.LogCommand, Data: entry}})
+			r.state.mu.RLock()
+			defer r.state.mu.RUnlock()
+			if held := time.Since(r.state.lockedAt); held != wantHeld || r.state.store.Counts().Sessions != 5 {
+				t.Errorf("with %v for each command, the lock was held for %v at the end; %+v", takes, held, r.state.store.Counts())
 			}
 		})
 	}

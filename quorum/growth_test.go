@@ -30,7 +30,7 @@ func (c *cluster) alone(i, n int) {
 	c.start(i)
 	c.change = change
 	for {
-		if _, leads := c.reps[i].settledTerm(); leads {
+		if _, leads := c.reps[i].leadership.settledTerm(); leads {
 			break
 		}
 		time.Sleep(time.Millisecond) // virtual
@@ -45,7 +45,7 @@ func (c *cluster) alone(i, n int) {
 
 // nodes is the number of nodes that alone has made, on member i+1.
 func (c *cluster) nodes(i int) int {
-	names, _, _ := c.reps[i].store.Children("/", nil)
+	names, _, _ := c.reps[i].state.store.Children("/", nil)
 	n := 0
 	for _, name := range names {
 		if strings.HasPrefix(name, "n-") {
@@ -170,7 +170,7 @@ func TestJudgeGrowth(t *testing.T) {
 				answers[id] = *h
 			}
 		}
-		if waits := judgeGrowth(&Config{ID: 1, Members: members, Without: tt.without}, 7, answers); len(waits) != tt.waits {
+		if waits := judgeGrowth(&Config{ID: 1, Members: members, DiskConfig: DiskConfig{Without: tt.without}}, 7, answers); len(waits) != tt.waits {
 			t.Errorf("%s: %q", name, waits)
 		}
 	}

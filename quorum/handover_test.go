@@ -118,7 +118,7 @@ func TestPromptVotersAfterASuspend(t *testing.T) {
 		time.Sleep(time.Second) // virtual: the followers' answers
 		expect := func(when string, want bool) {
 			t.Helper()
-			if _, ok := c.reps[l].promptVoter(c.reps[l].raft.LastIndex(), NoMember); ok != want {
+			if _, ok := c.reps[l].leadership.promptVoter(c.reps[l].raft.LastIndex(), NoMember); ok != want {
 				t.Errorf("%s: a majority of prompt voters: %v, want %v", when, ok, want)
 			}
 		}
@@ -141,18 +141,18 @@ func TestHandOversBecomeRare(t *testing.T) {
 		r := c.reps[c.leader()]
 		limit := r.cfg.heartbeatTimeout()
 		for n, want := range []time.Duration{limit, limit, 2 * limit, 4 * limit, 8 * limit, 16 * limit, 16 * limit} {
-			r.stateMu.Lock()
-			r.leaders.changes = make([]LeaderChange, n)
-			for i := range r.leaders.changes {
-				r.leaders.changes[i].seen = time.Now()
+			r.leadership.mu.Lock()
+			r.leadership.changes.list = make([]LeaderChange, n)
+			for i := range r.leadership.changes.list {
+				r.leadership.changes.list[i].seen = time.Now()
 			}
-			r.stateMu.Unlock()
-			if got := r.handOverWait(); got != want {
+			r.leadership.mu.Unlock()
+			if got := r.leadership.handOverWait(); got != want {
 				t.Errorf("after %d changes: %v, want %v", n, got, want)
 			}
 		}
 		time.Sleep(handOverMemory) // virtual
-		if got := r.handOverWait(); got != limit {
+		if got := r.leadership.handOverWait(); got != limit {
 			t.Errorf("a minute later: %v, want %v", got, limit)
 		}
 	})

@@ -270,7 +270,7 @@ func (c *cluster) leader() int {
 	}
 	for i, r := range c.reps {
 		if r != nil {
-			c.t.Logf("member %d: %+v, raft counts %v, cut off: %v", i+1, r.Status(), r.servers(), c.cut[i])
+			c.t.Logf("member %d: %+v, raft counts %v, cut off: %v", i+1, r.Status(), r.Servers(), c.cut[i])
 		}
 	}
 	c.t.Fatal("no leader for a minute")

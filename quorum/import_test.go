@@ -162,12 +162,12 @@ func TestImportBesideACluster(t *testing.T) {
 		c.recs[0].result(t, c.propose(c.leader(), createSession(9)))
 		imports = true
 		c.start(2)
-		if err := <-stopped; !errors.Is(err, ErrOutdated) || !strings.Contains(err.Error(), c.reps[0].Cluster().String()) {
+		if err := <-stopped; !errors.Is(err, store.ErrOutdated) || !strings.Contains(err.Error(), c.reps[0].Cluster().String()) {
 			t.Errorf("the third member stops with %v", err)
 		}
 		c.stop(2)
 		again := Config{ID: 3, Members: c.members, Stores: simStores(t, c.disks[2]), Listener: newRecorder(), Logger: testLogger()}
-		if _, err := Open(again); !errors.Is(err, ErrOutdated) {
+		if _, err := Open(again); !errors.Is(err, store.ErrOutdated) {
 			t.Errorf("it starts again: %v", err)
 		}
 		c.wipe(2)

@@ -31,8 +31,6 @@ const (
 
 	// maxLeaseFrame bounds a frame of the lease stream: two million sessions of one member.
 	maxLeaseFrame = 16 << 20
-	// keptBytes is the largest buffer that a stream keeps.
-	keptBytes = 1 << 20
 )
 
 // leaseAnswer is what the leader answers.
@@ -67,23 +65,34 @@ func (a *leaseAnswer) codeAcked(c *codec.Codec) {
 	}
 }
 
+// leases are the leases of the sessions of this member, and on the leader those of all.
+type leases struct {
+	*engine
+	leadership *leadership
+	stream     leaderStream
+}
+
+func newLeases(e *engine, l *leadership) *leases {
+	return &leases{engine: e, leadership: l, stream: leaderStream{engine: e, kind: peer.StreamLease, maxFrame: maxLeaseFrame}}
+}
+
 // serveLease is the leader's end of a lease stream.
-func (r *Replica) serveLease(_ MemberID, s *peer.Stream) error {
+func (l *leases) serveLease(_ MemberID, s *peer.Stream) error {
 	var in, out []byte
 	for {
 		var err error
 		if in, err = s.ReadFrame(maxLeaseFrame, keep(in)); err != nil {
 			return err
 		}
-		received := r.cfg.Clock.Now()
+		received := l.cfg.Clock.Now()
 		var heard []wire.SessionID
 		c := codec.Decode(in)
 		if codec.Rest(&c, &heard); c.Err() != nil {
 			return fmt.Errorf("%w: a lease report of %d bytes", peer.ErrRefused, len(in))
 		}
 		answer := leaseAnswer{status: leaseNotLeader}
-		if extended, proven, err := r.touchAsLeader(heard); err == nil {
-			answer = leaseAnswer{status: leaseConfirmed, lag: max(0, received.Sub(proven)), acked: r.transport.Acked(), extended: extended}
+		if extended, proven, err := l.touchAsLeader(heard); err == nil {
+			answer = leaseAnswer{status: leaseConfirmed, lag: max(0, received.Sub(proven)), acked: l.transport.Acked(), extended: extended}
 		}
 		c = codec.Encode(peer.BeginFrame(keep(out)[:0]))
 		answer.code(&c)
@@ -94,55 +103,31 @@ func (r *Replica) serveLease(_ MemberID, s *peer.Stream) error {
 	}
 }
 
-// keep is a buffer to be used again, or nil if it is too large to be kept.
-func keep(buf []byte) []byte {
-	if cap(buf) > keptBytes {
-		return nil
-	}
-	return buf
-}
-
 // touchAsLeader extends leases on the leader.
-func (r *Replica) touchAsLeader(heard []wire.SessionID) (extended []wire.SessionID, proven time.Time, err error) {
-	term, ok := r.leadingTerm()
+func (l *leases) touchAsLeader(heard []wire.SessionID) (extended []wire.SessionID, proven time.Time, err error) {
+	term, ok := l.leadership.leadingTerm()
 	if !ok {
 		return nil, time.Time{}, ErrNoLeader
 	}
-	proven = r.transport.ProvenAt(term, r.cfg.Clock.Now())
+	proven = l.transport.ProvenAt(term, l.cfg.Clock.Now())
 	if proven.IsZero() {
 		return nil, time.Time{}, ErrNoLeader
 	}
-	return r.cfg.Listener.Touch(heard), proven, nil
+	return l.cfg.Listener.Touch(heard), proven, nil
 }
 
-// leaderStream is a follower's end of a stream of questions to the leader. It is used by one
-// goroutine at a time.
-type leaderStream struct {
-	kind     peer.StreamKind
-	maxFrame int // bytes of an answer
-
-	mu     sync.Mutex
-	leader MemberID
-	conn   *peer.Stream
-	buf    []byte
-}
-
-// Touch reports sessions that this member heard from to the leader. It returns those whose lease
-// was extended, and a moment, not after the call began, from which the extension counts: none of
-// them is expired before that moment plus its timeout, by whatever leader. The moment is of
-// Config.Clock. An error means that nothing is known. Touch serves one call at a time; others wait.
-func (r *Replica) Touch(ctx context.Context, heard []wire.SessionID) (extended []wire.SessionID, from time.Time, err error) {
-	l := &r.lease
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	start := r.cfg.Clock.Now()
-	leader, epoch := r.leaderEpoch()
-	if leader == r.cfg.ID {
-		extended, proven, err := r.touchAsLeader(heard)
+// Touch is Replica.Touch.
+func (l *leases) Touch(ctx context.Context, heard []wire.SessionID) (extended []wire.SessionID, from time.Time, err error) {
+	l.stream.mu.Lock()
+	defer l.stream.mu.Unlock()
+	start := l.cfg.Clock.Now()
+	leader, epoch := l.leadership.leaderEpoch()
+	if leader == l.cfg.ID {
+		extended, proven, err := l.touchAsLeader(heard)
 		return extended, slices.MinFunc([]time.Time{start, proven}, time.Time.Compare), err
 	}
 	var answer leaseAnswer
-	err = r.askLeader(ctx, l, leader, epoch, func(c *codec.Codec) { codec.Rest(c, &heard) }, func(c *codec.Codec) error {
+	err = l.stream.ask(ctx, leader, epoch, func(c *codec.Codec) { codec.Rest(c, &heard) }, func(c *codec.Codec) error {
 		if answer.code(c); c.Err() != nil || answer.status != leaseConfirmed {
 			return ErrNoLeader
 		}
@@ -152,15 +137,28 @@ func (r *Replica) Touch(ctx context.Context, heard []wire.SessionID) (extended [
 		return nil, time.Time{}, err
 	}
 	if mutant.On(mutant.LeaseFromConfirmation) {
-		start = r.cfg.Clock.Now()
+		start = l.cfg.Clock.Now()
 	}
-	r.transport.NoteAcked(answer.acked)
+	l.transport.NoteAcked(answer.acked)
 	return answer.extended, start.Add(-answer.lag), nil
 }
 
-// askLeader sends one frame to another member that leads, which it opens a stream to if there is
+// leaderStream is a follower's end of a stream of questions to the leader. It is used by one
+// goroutine at a time.
+type leaderStream struct {
+	*engine
+	kind     peer.StreamKind
+	maxFrame int // bytes of an answer
+
+	mu     sync.Mutex
+	leader MemberID
+	conn   *peer.Stream
+	buf    []byte
+}
+
+// ask sends one frame to another member that leads, which it opens a stream to if there is
 // none, and decodes the answer. epoch ends with the leader. The caller holds l.mu.
-func (r *Replica) askLeader(ctx context.Context, l *leaderStream, leader MemberID, epoch context.Context,
+func (l *leaderStream) ask(ctx context.Context, leader MemberID, epoch context.Context,
 	encode func(*codec.Codec), decode func(*codec.Codec) error) error {
 	if l.leader != leader {
 		l.drop()
@@ -168,11 +166,11 @@ func (r *Replica) askLeader(ctx context.Context, l *leaderStream, leader MemberI
 	if leader == NoMember {
 		return ErrNoLeader
 	}
-	ctx, cancel := context.WithTimeout(ctx, r.peerTimeout())
+	ctx, cancel := context.WithTimeout(ctx, l.peerTimeout())
 	defer cancel()
 	defer context.AfterFunc(epoch, cancel)() // a leader of the past will not answer
 	if l.conn == nil {
-		c, err := r.port.Dial(ctx, leader, l.kind)
+		c, err := l.port.Dial(ctx, leader, l.kind)
 		if err != nil {
 			return fmt.Errorf("quorum: reach leader %d: %w", leader, err)
 		}
@@ -207,4 +205,15 @@ func (l *leaderStream) exchange(encode func(*codec.Codec), decode func(*codec.Co
 	}
 	c = codec.Decode(l.buf)
 	return decode(&c)
+}
+
+// keptBytes is the largest buffer that a stream keeps.
+const keptBytes = 1 << 20
+
+// keep is a buffer to be used again, or nil if it is too large to be kept.
+func keep(buf []byte) []byte {
+	if cap(buf) > keptBytes {
+		return nil
+	}
+	return buf
 }

@@ -19,16 +19,18 @@ func TestSlowWritesAndEntriesAreLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		log := slog.New(slog.NewTextHandler(&out, nil))
-		r := &Replica{cfg: Config{ID: 1, Now: time.Now, SlowFsync: 100 * time.Millisecond}, log: log, trouble: loglimit.New(log)}
+		e := &engine{cfg: Config{ID: 1, Seams: Seams{Now: time.Now}, SlowFsync: 100 * time.Millisecond}, log: log, trouble: loglimit.New(log)}
+		r := &Replica{engine: e, leadership: newLeadership(e, nil)}
+		r.state = &state{engine: e, leadership: r.leadership}
 		write := func(took time.Duration) {
 			start := time.Now()
 			time.Sleep(took)
-			(&diskOwner{Replica: r}).Written([]*raft.Log{{Index: 1, Type: raft.LogCommand, AppendedAt: start.Add(-3 * time.Millisecond)}}, start, false)
+			(&owner{Replica: r}).Written([]*raft.Log{{Index: 1, Type: raft.LogCommand, AppendedAt: start.Add(-3 * time.Millisecond)}}, start, false)
 		}
 		apply := func(took time.Duration) {
 			start := time.Now()
 			time.Sleep(took)
-			r.applied(&raft.Log{Index: 1}, &znode.Entry{Stamp: znode.Stamp{TimeMs: start.UnixMilli()}}, start)
+			r.state.observe(&raft.Log{Index: 1}, &znode.Entry{Stamp: znode.Stamp{TimeMs: start.UnixMilli()}}, start)
 		}
 		write(99 * time.Millisecond)
 		apply(slowApply - time.Millisecond)

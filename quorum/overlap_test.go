@@ -206,7 +206,7 @@ func TestLibraryTakesItsTermBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	rc.HeartbeatTimeout, rc.ElectionTimeout, rc.LeaderLeaseTimeout = 200*time.Millisecond, 200*time.Millisecond, 200*time.Millisecond
-	lib, err := raft.NewRaft(rc, fsm{}, s, s, snaps, tr)
+	lib, err := raft.NewRaft(rc, &state{}, s, s, snaps, tr)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -37,7 +37,7 @@ func keepState(t *testing.T, kinds []store.LogKind) {
 	open := func() (*Replica, *recorder) {
 		kind := kinds[starts%len(kinds)]
 		if starts > 0 {
-			if _, err := ConvertLog(dir, kind); err != nil {
+			if _, err := store.Convert(dir, kind); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -304,16 +304,15 @@ func testLeaderThatWasKnownBeforeIsFollowed(t *testing.T, c *cluster) {
 	f := (c.leader() + 1) % 3
 	r := c.reps[f]
 	// Back to where Open starts the control loop, with the event lost.
-	r.stop()
+	r.cancel()
 	r.wg.Wait()
-	r.setLeader(0)
+	r.leadership.setLeader(0)
 	for len(r.events) > 0 {
 		<-r.events
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	r.stop = cancel
-	r.wg.Add(1)
-	go r.controlLoop(ctx)
+	r.cancel = cancel
+	r.wg.Go(func() { r.control.controlLoop(ctx) })
 	c.recs[f].result(t, c.propose(f, createSession(9)))
 }
 
@@ -579,7 +578,7 @@ func TestFailingDiskStopsTheMember(t *testing.T) {
 				}
 				c.disks[i].Fail(tc.err)
 				c.propose(l, createSession(9))
-				if err := <-fatal; !errors.Is(err, tc.err) || errors.Is(err, ErrDiskFull) != tc.isFull {
+				if err := <-fatal; !errors.Is(err, tc.err) || errors.Is(err, store.ErrDiskFull) != tc.isFull {
 					t.Fatal(err)
 				}
 				// In a minute, a virtual one, raft has begun an election, which writes the term.
@@ -687,8 +686,8 @@ func TestLeaderHeldByItsDiskCanBeClosed(t *testing.T) {
 		c.recs[l].await(t, "leadership", func() bool { return c.recs[l].leads })
 		time.Sleep(time.Second) // virtual; by now the members are in the state
 		c.disks[l].Fail(&fs.PathError{Op: "write", Path: "raft.db", Err: syscall.ENOSPC})
-		go func() { _ = c.reps[l].transferTo(NoMember) }()
-		if err := <-fatal; !errors.Is(err, ErrDiskFull) || !strings.Contains(err.Error(), "term") {
+		go func() { _ = c.reps[l].leadership.transferTo(NoMember) }()
+		if err := <-fatal; !errors.Is(err, store.ErrDiskFull) || !strings.Contains(err.Error(), "term") {
 			t.Fatal(err)
 		}
 		// Its manifest cannot be written either.

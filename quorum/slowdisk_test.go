@@ -231,7 +231,7 @@ func TestOnlyVoterWaitsForItsDisk(t *testing.T) {
 			t.Errorf("%s: precedes its disk: %v", tt.about, got)
 		}
 	}
-	if (&diskOwner{}).MayFlushLater(rafttest.Entries(1, 1)) {
+	if (&owner{}).MayFlushLater(rafttest.Entries(1, 1)) {
 		t.Error("raft precedes its disk before it runs")
 	}
 }

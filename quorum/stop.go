@@ -88,8 +88,11 @@ var errStop = errors.New("quorum: a question whether to stop")
 
 // stops is what a member knows of members that may stop.
 type stops struct {
-	stream leaderStream
-	turn   chan struct{} // capacity 1: full while this leader decides
+	*engine
+	leadership *leadership
+	catchUp    *catchUp
+	stream     leaderStream
+	turn       chan struct{} // capacity 1: full while this leader decides
 
 	mu   sync.Mutex
 	may  time.Time // until when this member has been told that it may stop, by time.Now
@@ -104,61 +107,60 @@ type stops struct {
 // stopWaiter is a member that may not stop because another one may.
 type stopWaiter struct{ since, last time.Time }
 
-func newStops() stops {
-	return stops{stream: leaderStream{kind: peer.StreamStop, maxFrame: maxStopFrame}, turn: make(chan struct{}, 1),
+func newStops(e *engine, l *leadership, c *catchUp) *stops {
+	return &stops{engine: e, leadership: l, catchUp: c, stream: leaderStream{engine: e, kind: peer.StreamStop, maxFrame: maxStopFrame},
+		turn:     make(chan struct{}, 1),
 		reserved: map[MemberID]time.Time{}, granted: map[MemberID]time.Time{},
 		waiting: map[MemberID]stopWaiter{}, toldOf: map[MemberID]time.Time{}}
 }
 
-// stopState is what this member reports of its own stop.
-func (r *Replica) stopState() (s peer.StopState) {
-	r.stops.mu.Lock()
-	defer r.stops.mu.Unlock()
-	if time.Now().Before(r.stops.may) {
-		s |= peer.MayStop
+// reported is what this member reports of its own stop.
+func (s *stops) reported() (state peer.StopState) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if time.Now().Before(s.may) {
+		state |= peer.MayStop
 	}
-	if r.stops.told {
-		s |= peer.ToldToStop
+	if s.told {
+		state |= peer.ToldToStop
 	}
-	return s
+	return state
 }
 
-// MayStop asks the leader whether this member may stop now. It may be called on any member. Errors:
-// ErrNoLeader, those of the leader and of ctx; then nothing is known.
-func (r *Replica) MayStop(ctx context.Context, wish StopWish) (a StopAnswer, err error) {
-	if r.cfg.alone() {
+// MayStop is Replica.MayStop.
+func (s *stops) MayStop(ctx context.Context, wish StopWish) (a StopAnswer, err error) {
+	if s.cfg.alone() {
 		return StopAnswer{Why: "it stands alone: nobody else serves its clients", Hopeless: true}, nil
 	}
 	if wish == StopWill {
-		r.stops.mu.Lock()
-		first := !r.stops.told
-		r.stops.told = true
-		r.stops.mu.Unlock()
+		s.mu.Lock()
+		first := !s.told
+		s.told = true
+		s.mu.Unlock()
 		if first {
-			r.announceStop(ctx)
+			s.announceStop(ctx)
 		}
 	}
-	l := &r.stops.stream
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	leader, epoch := r.leaderEpoch()
-	if leader == r.cfg.ID {
-		a, err = r.judgeStop(ctx, r.cfg.ID, wish)
+	s.stream.mu.Lock()
+	defer s.stream.mu.Unlock()
+	leader, epoch := s.leadership.leaderEpoch()
+	if leader == s.cfg.ID {
+		a, err = s.judgeStop(ctx, s.cfg.ID, wish)
 	} else {
-		err = r.askLeader(ctx, l, leader, epoch, func(c *codec.Codec) { codec.U8(c, &wish) }, func(c *codec.Codec) error {
+		err = s.stream.ask(ctx, leader, epoch, func(c *codec.Codec) { codec.U8(c, &wish) }, func(c *codec.Codec) error {
 			return a.decode(c)
 		})
 	}
-	if err != nil && wish == StopWill && r.allToldToStop() {
+	if err != nil && wish == StopWill && s.allToldToStop() {
 		return StopAnswer{Why: whyAllStop, Hopeless: true}, nil // those who could lead may be gone
 	}
 	if err != nil {
 		return a, err
 	}
 	if a.May && a.For > 0 {
-		r.stops.mu.Lock()
-		r.stops.may = time.Now().Add(a.For)
-		r.stops.mu.Unlock()
+		s.mu.Lock()
+		s.may = time.Now().Add(a.For)
+		s.mu.Unlock()
 	}
 	return a, nil
 }
@@ -167,13 +169,13 @@ func (r *Replica) MayStop(ctx context.Context, wish StopWish) (a StopAnswer, err
 const whyAllStop = "all members have been told to stop"
 
 // allToldToStop reports whether every other voter has said that it has been told to stop.
-func (r *Replica) allToldToStop() bool {
-	servers := r.servers()
-	r.stops.mu.Lock()
-	defer r.stops.mu.Unlock()
-	for _, s := range servers {
-		told, known := r.stops.toldOf[peer.IDOf(s.ID)]
-		if s.ID != r.self && s.Suffrage == raft.Voter && (!known || time.Since(told) >= stopGone) {
+func (s *stops) allToldToStop() bool {
+	servers := s.Servers()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, srv := range servers {
+		told, known := s.toldOf[peer.IDOf(srv.ID)]
+		if srv.ID != s.self && srv.Suffrage == raft.Voter && (!known || time.Since(told) >= stopGone) {
 			return false
 		}
 	}
@@ -182,16 +184,16 @@ func (r *Replica) allToldToStop() bool {
 
 // announceStop tells the other members that this one has been told to stop: whichever of them leads
 // when this one is gone is to know why. Nobody needs to hear it.
-func (r *Replica) announceStop(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, r.cfg.heartbeatTimeout())
+func (s *stops) announceStop(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.heartbeatTimeout())
 	defer cancel()
 	var wg sync.WaitGroup
-	for _, s := range r.servers() {
-		if s.ID == r.self {
+	for _, srv := range s.Servers() {
+		if srv.ID == s.self {
 			continue
 		}
 		wg.Go(func() {
-			c, err := r.port.Dial(ctx, peer.IDOf(s.ID), peer.StreamStop)
+			c, err := s.port.Dial(ctx, peer.IDOf(srv.ID), peer.StreamStop)
 			if err != nil {
 				return
 			}
@@ -209,11 +211,11 @@ func (r *Replica) announceStop(ctx context.Context) {
 }
 
 // serveStop is the leader's end of a stop stream.
-func (r *Replica) serveStop(from MemberID, s *peer.Stream) error {
+func (s *stops) serveStop(from MemberID, stream *peer.Stream) error {
 	var in, out []byte
 	for {
 		var err error
-		if in, err = s.ReadFrame(maxStopFrame, in); err != nil {
+		if in, err = stream.ReadFrame(maxStopFrame, in); err != nil {
 			return err
 		}
 		var wish StopWish
@@ -224,13 +226,13 @@ func (r *Replica) serveStop(from MemberID, s *peer.Stream) error {
 		c = codec.Encode(peer.BeginFrame(out[:0]))
 		var a StopAnswer
 		if wish == StopTold {
-			r.stops.note(from, time.Now())
+			s.note(from, time.Now())
 		} else {
-			a, err = r.judgeStop(context.Background(), from, wish)
+			a, err = s.judgeStop(context.Background(), from, wish)
 		}
 		a.encode(&c, err)
 		out = peer.EndFrame(c.Encoded(), 0)
-		if _, err := s.Write(out); err != nil {
+		if _, err := stream.Write(out); err != nil {
 			return err
 		}
 	}
@@ -270,42 +272,28 @@ func (a *StopAnswer) decode(c *codec.Codec) error {
 }
 
 // judgeStop decides on the leader whether a member may stop. Errors: ErrNoLeader, those of ctx.
-func (r *Replica) judgeStop(ctx context.Context, of MemberID, wish StopWish) (a StopAnswer, err error) {
+func (s *stops) judgeStop(ctx context.Context, of MemberID, wish StopWish) (a StopAnswer, err error) {
 	select {
-	case r.stops.turn <- struct{}{}:
-		defer func() { <-r.stops.turn }()
+	case s.turn <- struct{}{}:
+		defer func() { <-s.turn }()
 	case <-ctx.Done():
 		return a, ctx.Err()
 	}
-	term, leads := r.settledTerm()
+	term, leads := s.leadership.settledTerm()
 	if !leads {
 		return a, ErrNoLeader
 	}
-	if since, _ := r.LeaderKnown(); time.Since(since) < r.peerTimeout() {
+	if since, _ := s.leadership.LeaderKnown(); time.Since(since) < s.peerTimeout() {
 		return StopAnswer{Why: "the leader has just begun to lead"}, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, r.cfg.heartbeatTimeout())
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.heartbeatTimeout())
 	defer cancel()
-	round := r.newStopRound(ctx, of)
-	a = r.stops.decide(round, wish, time.Now(), r.peerTimeout())
+	round := s.newStopRound(ctx, of)
+	a = s.decide(round, wish, time.Now(), s.peerTimeout())
 	if !a.May {
 		return a, nil
 	}
-	return a, r.proveSince(ctx, term, r.cfg.Clock.Now())
-}
-
-// proveSince waits until a quorum has followed this leader in its term after a moment of
-// Config.Clock. Errors: ErrNoLeader.
-func (r *Replica) proveSince(ctx context.Context, term uint64, moment time.Time) error {
-	for {
-		if now, leads := r.settledTerm(); !leads || now != term || ctx.Err() != nil {
-			return ErrNoLeader
-		}
-		if !r.transport.ProvenAt(term, r.cfg.Clock.Now()).Before(moment) {
-			return nil
-		}
-		sleep(ctx, claimsStep)
-	}
+	return a, s.leadership.proveSince(ctx, term, s.cfg.Clock.Now())
 }
 
 // stopRound is what a leader knows of the voters when it decides whether one member may stop.
@@ -326,20 +314,20 @@ type stopVoter struct {
 }
 
 // newStopRound queries the voters.
-func (r *Replica) newStopRound(ctx context.Context, of MemberID) *stopRound {
+func (s *stops) newStopRound(ctx context.Context, of MemberID) *stopRound {
 	round := &stopRound{of: of}
 	query := map[MemberID]bool{}
-	servers := r.servers()
-	for _, s := range servers {
-		if id := peer.IDOf(s.ID); id != r.cfg.ID && id != of && s.Suffrage == raft.Voter {
+	servers := s.Servers()
+	for _, srv := range servers {
+		if id := peer.IDOf(srv.ID); id != s.cfg.ID && id != of && srv.Suffrage == raft.Voter {
 			query[id] = true
 		}
 	}
-	answers := r.helloAll(ctx, slices.Sorted(maps.Keys(query)))
-	since := r.cfg.Clock.Now().Add(-r.peerTimeout())
-	for _, s := range servers {
-		id := peer.IDOf(s.ID)
-		if s.Suffrage != raft.Voter {
+	answers := s.helloAll(ctx, slices.Sorted(maps.Keys(query)))
+	since := s.cfg.Clock.Now().Add(-s.peerTimeout())
+	for _, srv := range servers {
+		id := peer.IDOf(srv.ID)
+		if srv.Suffrage != raft.Voter {
 			continue
 		}
 		round.voters++
@@ -348,17 +336,17 @@ func (r *Replica) newStopRound(ctx context.Context, of MemberID) *stopRound {
 			continue
 		}
 		v := stopVoter{id: id}
-		if id == r.cfg.ID {
-			v.answers, v.state = true, r.stopState()
-			_, v.why = r.Ready()
+		if id == s.cfg.ID {
+			v.answers, v.state = true, s.reported()
+			_, v.why = s.catchUp.Ready()
 		} else if h, ok := answers[id]; ok {
 			v.answers, v.state = true, h.Stop
 			switch {
-			case h.Disk != peer.DiskOf(s.ID):
+			case h.Disk != peer.DiskOf(srv.ID):
 				v.why = "it has another disk than the one that is counted"
 			case h.Ready == peer.IsNotReady:
 				v.why = h.NotReady
-			case !r.transport.SyncedSince(s.ID, since):
+			case !s.transport.SyncedSince(srv.ID, since):
 				v.why = "it is behind the leader"
 			}
 		}

@@ -48,7 +48,7 @@ func TestDecideStop(t *testing.T) {
 			v.state = map[rune]peer.StopState{'m': peer.MayStop, 't': peer.ToldToStop, 'T': peer.MayStop | peer.ToldToStop}[letter]
 			round.others = append(round.others, v)
 		}
-		s := newStops()
+		s := newStops(nil, nil, nil)
 		a := s.decide(round, StopAsk, time.Now(), time.Second)
 		if a.May != tt.may || a.Hopeless != tt.hopeless || a.May && (a.For != stopAskFor || a.Why != "") || !strings.Contains(a.Why, tt.why) {
 			t.Errorf("%q, votes: %v: %+v, want %v and %q", tt.others, tt.votes, a, tt.may, tt.why)
@@ -58,7 +58,7 @@ func TestDecideStop(t *testing.T) {
 
 // Of members that only ask, again and again, each gets its turn.
 func TestStopsAreFair(t *testing.T) {
-	s, now := newStops(), time.Now()
+	s, now := newStops(nil, nil, nil), time.Now()
 	may := map[MemberID]time.Time{} // as the members report it
 	turns := map[MemberID]int{}
 	for range 1200 {

@@ -25,11 +25,11 @@ func withVersions(newest ...uint8) func(*Config) {
 // whichever of them leads, and the leader knows what all speak.
 func TestVersionsThatWorkTogether(t *testing.T) {
 	for name, newest := range map[string][]uint8{
-		"one of this version":        {8, 9, 8},
-		"one of the version before":  {9, 8, 9},
-		"all of this version":        {9, 9, 9},
-		"one of the version to come": {9, 10, 9},
-		"one of this version left":   {10, 10, 9},
+		"one of this version":        {1, 2, 1},
+		"one of the version before":  {2, 1, 2},
+		"all of this version":        {2, 2, 2},
+		"one of the version to come": {2, 3, 2},
+		"one of this version left":   {3, 3, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inCluster(t, 3, withVersions(newest...), func(t *testing.T, c *cluster) {
@@ -76,7 +76,7 @@ func TestVersionsThatWorkTogether(t *testing.T) {
 // on.
 func TestVersionsApart(t *testing.T) {
 	out := &logged{}
-	versions := withVersions(9, 9, 9)
+	versions := withVersions(1, 1, 1)
 	change := func(cfg *Config) {
 		versions(cfg)
 		if cfg.ID == 3 {
@@ -85,7 +85,7 @@ func TestVersionsApart(t *testing.T) {
 	}
 	inCluster(t, 3, change, func(t *testing.T, c *cluster) {
 		c.recs[2].result(t, c.propose(c.leader(), createSession(9)))
-		versions = withVersions(9, 9, 11)
+		versions = withVersions(1, 1, 3)
 		c.stop(2)
 		c.start(2)
 		c.cut[2] = true // it follows nobody
@@ -97,24 +97,24 @@ func TestVersionsApart(t *testing.T) {
 			t.Error("another leader has been elected")
 		}
 		if got := c.reps[2].Status().Role; got != "looking" {
-			t.Errorf("the member of version 11 is %s", got)
+			t.Errorf("the member of version 3 is %s", got)
 		}
 		for _, i := range []int{l, 2} {
 			if c.reps[i].PeerStats().VersionsRefused == 0 {
 				t.Errorf("member %d has refused no version", i+1)
 			}
 		}
-		const want = "member 1 speaks versions 8 and 9, and this member versions 10 and 11: upgrade, or go back, one version after the other"
+		const want = "member 1 speaks version 1, and this member versions 2 and 3: upgrade, or go back, one version after the other"
 		if n := out.lines(want); n == 0 || out.lines("level=ERROR") == 0 {
 			t.Errorf("the log does not say it:\n%s", out.b.String())
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		reports := c.reps[l].Reports(ctx, []MemberID{MemberID(2 - l), 3})
-		if r := reports[3]; r.Role != RoleApart || r.Protocol != 11 {
+		if r := reports[3]; r.Role != RoleApart || r.Protocol != 3 {
 			t.Errorf("member %d reports of member 3: %+v", l+1, r)
 		}
-		if r := reports[MemberID(2-l)]; r.Role != "follower" || r.Protocol != 9 {
+		if r := reports[MemberID(2-l)]; r.Role != "follower" || r.Protocol != 1 {
 			t.Errorf("member %d reports of the other member: %+v", l+1, r)
 		}
 		if got := c.reps[l].CommonVersion(); got != 0 {
@@ -132,7 +132,7 @@ var newerFormats = map[string]struct {
 		b := znode.AppendEntry(nil, znode.Stamp{TimeMs: 1}, nil)
 		b[0]++
 		appendEntry(t, dir, b)
-	}, []string{"raft.wal", "format 4", "reads 2 to 3"}},
+	}, []string{"raft.wal", "format 2", "reads 1"}},
 	"an entry with an unknown flag": {func(t *testing.T, dir string) {
 		appendEntry(t, dir, znode.AppendEntry(nil, znode.Stamp{TimeMs: 1, Flags: 1 << 31}, nil))
 	}, []string{"raft.wal", "flags 0x80000000"}},
@@ -146,10 +146,10 @@ var newerFormats = map[string]struct {
 			t.Fatal(err)
 		}
 		defer stores.Close()
-		if err := stores.WriteSnapshot(raft.Configuration{}, 99, 99, strings.NewReader("lkznode\n\x00\x00\x00\x06")); err != nil {
+		if err := stores.WriteSnapshot(raft.Configuration{}, 99, 99, strings.NewReader("lkznode\n\x00\x00\x00\x02")); err != nil {
 			t.Fatal(err)
 		}
-	}, []string{"snapshots/99-99-", "format 6", "reads 1 to 5"}},
+	}, []string{"snapshots/99-99-", "format 2", "reads 1"}},
 }
 
 // appendEntry has a leader append an entry to the log.

@@ -15,14 +15,14 @@ import (
 
 	"lockkeeper/internal/freeport"
 	"lockkeeper/internal/simdisk"
-	"lockkeeper/quorum"
+	"lockkeeper/quorum/store"
 	"lockkeeper/wire"
 )
 
 // heldLog is a log whose writes wait in a system call, as on a disk that does not answer, while it
 // is held.
 type heldLog struct {
-	quorum.Log
+	store.Log
 	held    atomic.Bool
 	waiting atomic.Int32
 	r, w    *os.File // a pipe: a byte in it ends one write

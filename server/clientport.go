@@ -189,11 +189,12 @@ type counters struct {
 	drops              atomic.Int64 // connections that clients ended without closing the session
 	badLengths         atomic.Int64 // frames that were too long, or not as long as nothing
 	bytesReceived      atomic.Int64
+	lockStrangers      atomic.Int64 // nodes of locks beside those of another library
 }
 
 func (c *counters) reset() {
 	for _, n := range []*atomic.Int64{&c.wordsReceived, &c.wordsSent, &c.connectRequests, &c.refusedHandshakes,
-		&c.badHandshakes, &c.sessionlessExpired, &c.badLengths, &c.bytesReceived, &c.drops} {
+		&c.badHandshakes, &c.sessionlessExpired, &c.badLengths, &c.bytesReceived, &c.drops, &c.lockStrangers} {
 		n.Store(0)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"lockkeeper/quorum"
+	"lockkeeper/quorum/store"
 	"lockkeeper/server/datadir"
 )
 
@@ -20,7 +20,7 @@ func TestNewDirectoriesAreDurable(t *testing.T) {
 	var synced []string
 	sync := func(dir string) error {
 		synced = append(synced, dir)
-		return quorum.SyncDir(dir)
+		return store.SyncDir(dir)
 	}
 	path := filepath.Join(root, "a", "b", "c")
 	want := []string{root, filepath.Join(root, "a"), filepath.Join(root, "a", "b")}

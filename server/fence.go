@@ -165,11 +165,7 @@ type fenceListing struct {
 // locknode.Extract wants them.
 func (a *fenceAnswer) listings(store *znode.Store, lock string, ids []znode.Identity) (list []fenceListing, err error) {
 	a.steps = 0
-	for _, dir := range []string{lock + "/" + locknode.CuratorLocks, lock + locknode.KazooLockSuffix,
-		lock + "/" + locknode.CuratorLeases, lock} {
-		if dir != lock && (lock == "/" || strings.HasPrefix(dir, lock+"/") && !isSemaphore(store, lock)) {
-			continue
-		}
+	for _, dir := range locknode.Directories(lock, isSemaphore(store)(lock)) {
 		switch _, stat, code := store.Get(dir, ids); code {
 		case wire.CodeOK:
 			list = append(list, fenceListing{store.List(dir), dir})
@@ -177,7 +173,7 @@ func (a *fenceAnswer) listings(store *znode.Store, lock string, ids []znode.Iden
 		case wire.CodeNoAuth:
 			// The queue beside a lock is kazoo's, which makes no lease before it may have it.
 			// Nobody who may not read that queue is told whether it is there.
-			if dir != lock+locknode.KazooLockSuffix {
+			if dir == lock || strings.HasPrefix(dir, lock+"/") {
 				return list, errNoPermission
 			}
 		}
@@ -188,9 +184,11 @@ func (a *fenceAnswer) listings(store *znode.Store, lock string, ids []znode.Iden
 	return list, nil
 }
 
-func isSemaphore(store *znode.Store, path string) bool {
-	_, is := store.Node(path + "/" + locknode.CuratorLeases)
-	return is
+func isSemaphore(store *znode.Store) func(path string) bool {
+	return func(path string) bool {
+		_, is := store.Node(locknode.LeasesPath(path))
+		return is
+	}
 }
 
 // look adds the contenders among the children of a directory that are still there.
@@ -235,9 +233,6 @@ func (a *fenceAnswer) step(view func(func(*znode.Store)), f func(*znode.Store)) 
 
 // begin returns the locks that the question may mean; none if the answer is known already, because
 // there is no such lock, or the lock is one node, or with errNoPermission.
-//
-// A program may have the path of the lock, of a queue below it, or of its own node: all mean the
-// lock that package locknode says the contenders belong to, before a lock of their own.
 func (a *fenceAnswer) begin(view func(func(*znode.Store)), ids []znode.Identity) (locks []string, err error) {
 	view(func(store *znode.Store) {
 		a.Zxid = fmt.Sprintf("0x%x", uint64(store.Zxid()))
@@ -256,19 +251,8 @@ func (a *fenceAnswer) begin(view func(func(*znode.Store)), ids []znode.Identity)
 			} else {
 				a.Reason = "another has the lock"
 			}
-		case isNode:
-			lock, _ := locknode.Place(a.Lock, func(path string) bool { return isSemaphore(store, path) })
-			locks = []string{lock}
 		default:
-			locks = []string{a.Lock}
-			parent, part := locknode.Split(a.Lock)
-			base, beside := strings.CutSuffix(a.Lock, locknode.KazooLockSuffix)
-			switch {
-			case beside && base != "" && base != "/":
-				locks = []string{base, a.Lock}
-			case parent != "" && (part == locknode.CuratorLeases || part == locknode.CuratorLocks) && isSemaphore(store, parent):
-				locks = []string{parent, a.Lock}
-			}
+			locks = locknode.Named(a.Lock, isNode, isSemaphore(store))
 		}
 	})
 	return locks, err

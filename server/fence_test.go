@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"lockkeeper/internal/simnet"
+	"lockkeeper/locknode"
 	"lockkeeper/server/ops"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
@@ -310,4 +312,67 @@ func TestFenceInSteps(t *testing.T) {
 	if err := a.judge(t.Context(), func(f func(*znode.Store)) { f(store) }, turns, nil); err != nil || !a.Valid {
 		t.Errorf("an ordinary lock waits for its turn: %+v, %v", a, err)
 	}
+}
+
+// TestFenceAgreesWithLocks: on random directories, GET /fence tells of each contender the same as
+// package locknode does for `lockkeeper locks`, by the paths of its lock, its queue and its node.
+func TestFenceAgreesWithLocks(t *testing.T) {
+	s := startReal(t, nil)
+	sessions := make([]*rawClient, 3)
+	for i := range sessions {
+		sessions[i] = dialReal(t, s)
+		sessions[i].connect(30 * time.Second)
+	}
+	const uuid = "b7bfcd3227404d3880a0eccd4e5100c"
+	names := []string{"_c_34c73d33-a364-4285-8dd6-8b05f149fed9-lock-", "_c_34c73d33-a364-4285-8dd6-8b05f149fed9-lease-",
+		"a__READ__", "b__WRIT__", uuid + "1__lock__", uuid + "2__rlock__", "x-72057594037927937-", "n_", "other-"}
+	for round := range 40 {
+		seed := rand.Uint64()
+		rng := rand.New(rand.NewPCG(seed, 0))
+		lock := fmt.Sprint("/f", round)
+		dirs := []string{lock}
+		for _, dir := range []string{lock + "/leases", lock + "/locks", lock + "-__lock__"} {
+			if rng.IntN(2) == 0 {
+				dirs = append(dirs, dir)
+			}
+		}
+		for _, dir := range dirs {
+			sessions[0].call(wire.OpCreate, create(dir, nil, wire.ModePersistent))
+		}
+		for range rng.IntN(10) {
+			c, dir := sessions[rng.IntN(len(sessions))], dirs[rng.IntN(len(dirs))]
+			if rng.IntN(8) == 0 {
+				c.call(wire.OpCreate, create(fmt.Sprintf("%s/%032x", dir, rng.Uint64()), nil, wire.ModeEphemeral))
+				continue
+			}
+			c.call(wire.OpCreate, create(dir+"/"+names[rng.IntN(len(names))], nil, wire.ModeEphemeralSequential))
+		}
+		for at, queue := range locksBelow(s, lock) {
+			for _, c := range queue {
+				for _, path := range []string{at, c.Path, c.Path + "/" + c.Node} {
+					a := fenceAnswer{Lock: path, Token: c.Token}
+					if err := a.judge(t.Context(), s.replica.View, s.fences, superIdentities); err != nil || a.Valid != c.Held {
+						t.Errorf("seed %d: %s of %s/%s: %+v, %v; locknode says held: %t", seed, path, c.Path, c.Node, a, err, c.Held)
+					}
+				}
+			}
+		}
+	}
+}
+
+// locksBelow are the locks with a prefix, as package locknode judges all nodes of the state.
+func locksBelow(s *Server, prefix string) map[string][]locknode.Contender {
+	queues := map[string][]locknode.Contender{}
+	s.replica.View(func(store *znode.Store) {
+		for n := range store.AllNodes() {
+			dir, name := locknode.Split(n.Path)
+			if lock, plain := locknode.Place(n.Path, isSemaphore(store)); n.Session != 0 && !plain && strings.HasPrefix(n.Path, prefix) {
+				queues[lock] = append(queues[lock], locknode.New(dir, name, int64(n.Session), time.UnixMilli(n.CtimeMs), int64(n.Czxid), n.Data))
+			}
+		}
+	})
+	for lock, queue := range queues {
+		queues[lock] = locknode.Resolve(locknode.Sorted(lock, queue))
+	}
+	return queues
 }

@@ -17,7 +17,7 @@ import (
 	"lockkeeper/internal/freeport"
 	"lockkeeper/internal/simdisk"
 	"lockkeeper/internal/simnet"
-	"lockkeeper/quorum"
+	"lockkeeper/quorum/store"
 	"lockkeeper/wire"
 )
 
@@ -148,8 +148,8 @@ func startLoneMember(t *testing.T, n *simnet.Network) *Server {
 	return s
 }
 
-func diskStores(d *simdisk.Disk) *quorum.Stores {
-	s, err := quorum.OpenStoresOn(d.Files(), 64<<10, d, d)
+func diskStores(d *simdisk.Disk) *store.Stores {
+	s, err := store.OpenOn(d.Files(), 64<<10, d, d)
 	if err != nil {
 		panic(err) // the disk is without faults
 	}

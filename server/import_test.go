@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"lockkeeper/quorum"
+	"lockkeeper/quorum/store"
 	"lockkeeper/server/datadir"
 	"lockkeeper/server/offline"
 	"lockkeeper/wire"
@@ -157,7 +157,7 @@ func TestImportOfTTLNodes(t *testing.T) {
 // that was not asked for one does not begin with an empty state.
 func TestImportKilledEarly(t *testing.T) {
 	cfg := importConfig(zooKeeperData(t)).WithDefaults()
-	stores, err := quorum.OpenStores(cfg.DataDir, cfg.DataLogDir, cfg.LogStore)
+	stores, err := store.Open(cfg.DataDir, cfg.DataLogDir, cfg.LogStore)
 	if err == nil {
 		err = stores.Close()
 	}

@@ -87,7 +87,7 @@ func (m *member) Figures() *ops.Figures {
 		CommonVersion: s.replica.CommonVersion(),
 		ClientAddr:    s.ClientAddr().String(), Port: s.port.counts(), Connections: s.port.count(),
 		Work: s.sessions.Stats(), LocalSessions: s.sessions.LocalSessions(),
-		IndexRefused: s.console.IndexRefused(), LinesDropped: s.lines.Suppressed(),
+		IndexRefused: s.console.IndexRefused(), LinesDropped: s.lines.Suppressed(), LockStrangers: s.port.counters.lockStrangers.Load(),
 		DiskFullStops: s.cfg.DiskFullStops, Failures: s.cfg.DiskFullStops, PeerPort: s.peerAuth.metrics,
 		OfWork: s.sessions.Measures(), OfLog: s.replica.Measures(), Pauses: &s.clocks.pauses, Recents: &m.recents,
 	}

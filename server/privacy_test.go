@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"lockkeeper/quorum"
+	"lockkeeper/quorum/store"
 	"lockkeeper/server/datadir"
 	"lockkeeper/server/offline"
 	"lockkeeper/wire"
@@ -53,7 +53,7 @@ func wantPrivate(t *testing.T, dir string) {
 // audit log, files that are set aside.
 func TestFilesArePrivate(t *testing.T) {
 	withUmask(t, 0)
-	for _, kind := range []quorum.LogKind{quorum.LogWAL, quorum.LogBolt} {
+	for _, kind := range []store.LogKind{store.LogWAL, store.LogBolt} {
 		dir := t.TempDir()
 		cfg := Config{ClientAddr: "127.0.0.1:0", DataDir: filepath.Join(dir, "data"), DataLogDir: filepath.Join(dir, "log"),
 			LogStore: kind, Audit: true, AuditFile: filepath.Join(dir, "data", "audit.log"), Logger: testLogger()}

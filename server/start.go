@@ -21,6 +21,7 @@ import (
 	"lockkeeper/internal/loglimit"
 	"lockkeeper/quorum"
 	"lockkeeper/quorum/peer"
+	"lockkeeper/quorum/store"
 	"lockkeeper/server/datadir"
 	"lockkeeper/server/offline"
 	"lockkeeper/server/ops"
@@ -215,7 +216,7 @@ func (s *Server) startMode() string {
 }
 
 // openStores opens the files on disk, unless the Config brings stores.
-func (s *Server) openStores(ctx context.Context, opened *[]func()) (stores quorum.Stores, err error) {
+func (s *Server) openStores(ctx context.Context, opened *[]func()) (stores store.Stores, err error) {
 	if s.cfg.Stores != nil {
 		stores = *s.cfg.Stores
 	} else {
@@ -277,24 +278,6 @@ func (s *Server) prometheusMetrics() metrics.List {
 	f := s.member.Figures()
 	return append(f.Metrics(s.member.Usage()),
 		f.LabeledMetrics(console.LockMetrics(s.replica.View, time.Now()), !s.cfg.NoProcessMetrics)...)
-}
-
-// recordingListener is the replica's listener: the sessions, and the recorder of the console.
-type recordingListener struct {
-	*session.Manager
-	recorder *console.Recorder
-}
-
-// Applied implements quorum.Listener.
-func (l recordingListener) Applied(store *znode.Store, c *znode.Command, res *znode.Result) {
-	l.recorder.Applied(store, c, res)
-	l.Manager.Applied(store, c, res)
-}
-
-// Restored implements quorum.Listener.
-func (l recordingListener) Restored(store *znode.Store) {
-	l.recorder.Restored(store)
-	l.Manager.Restored(store)
 }
 
 // listeners are the ports of a member; those that it does not need are nil.
@@ -476,34 +459,29 @@ func (s *Server) limits() session.Limits {
 	return l
 }
 
-func (s *Server) quorumConfig(stores quorum.Stores, peers net.Listener) quorum.Config {
+func (s *Server) quorumConfig(stores store.Stores, peers net.Listener) quorum.Config {
 	c := quorum.Config{
-		ID:               quorum.MemberID(s.cfg.ID),
-		Members:          s.cfg.QuorumMembers(),
-		Tick:             s.cfg.TickTime,
-		SnapshotCommands: s.cfg.SnapCount,
-		TrailingEntries:  s.cfg.TrailingEntries,
-		SlowFsync:        s.cfg.SlowFsync,
-		ConfigText:       s.cfg.ConfigText(),
-		Stores:           stores,
-		Listener:         recordingListener{s.sessions, s.recorder},
-		Details:          s.member.reports.Own,
-		Logger:           s.log,
-		MembersChanged:   s.membersChanged,
-		ClientAddr:       func() string { return s.ClientAddr().String() },
-		Now:              s.cfg.Now,
-		Clock:            s.cfg.Clock,
-		Yield:            s.cfg.Yield,
-		Fatal:            s.fail,
-		MayTransfer:      func(proof string, occasion []byte) error { return ops.VerifyTransfer(s.member, proof, occasion) },
+		SnapshotConfig: quorum.SnapshotConfig{SnapshotCommands: s.cfg.SnapCount, TrailingEntries: s.cfg.TrailingEntries},
+		ReportConfig: quorum.ReportConfig{ClientAddr: func() string { return s.ClientAddr().String() }, Details: s.member.reports.Own,
+			PeerAuth: s.peerAuth.kind()},
+		DiskConfig: quorum.DiskConfig{KeepDisks: s.cfg.KeepDisks,
+			Lost: s.cfg.Lost || s.cfg.Stores == nil && datadir.HasAside(&s.cfg)},
+		Seams:          quorum.Seams{Now: s.cfg.Now, Clock: s.cfg.Clock, Yield: s.cfg.Yield, ObserveView: s.cfg.ObserveView},
+		ID:             quorum.MemberID(s.cfg.ID),
+		Members:        s.cfg.QuorumMembers(),
+		Tick:           s.cfg.TickTime,
+		SlowFsync:      s.cfg.SlowFsync,
+		ConfigText:     s.cfg.ConfigText(),
+		Stores:         stores,
+		Listener:       listener{s.sessions, s.recorder, &foreignLocks{log: s.log, client: s.sessions.ClientAddr, now: s.clocks.now, met: &s.port.counters.lockStrangers}},
+		Logger:         s.log,
+		MembersChanged: s.membersChanged,
+		Fatal:          s.fail,
+		MayTransfer:    func(proof string, occasion []byte) error { return ops.VerifyTransfer(s.member, proof, occasion) },
 		Peers: peer.Config{Listen: s.listenPeers(peers), Dial: s.cfg.Dial, AnyAddr: s.cfg.AnyPeerAddr,
 			MaxConns: s.cfg.MaxPeerCnxns, FrameBytes: int64(s.cfg.PeerFrameBytes), Auth: s.peerAuth.auth,
 			Observe: s.cfg.ObserveRaft},
-		ObserveView: s.cfg.ObserveView,
-		PeerAuth:    s.peerAuth.kind(),
-		KeepQuotas:  s.cfg.KeepQuotas,
-		KeepDisks:   s.cfg.KeepDisks,
-		Lost:        s.cfg.Lost || s.cfg.Stores == nil && datadir.HasAside(&s.cfg),
+		KeepQuotas: s.cfg.KeepQuotas,
 	}
 	for _, id := range s.cfg.Without {
 		c.Without = append(c.Without, quorum.MemberID(id))
@@ -579,7 +557,7 @@ func (s *Server) Err() error {
 // failure happens, so it must not block.
 func (s *Server) fail(err error) {
 	s.failOnce.Do(func() {
-		if quorum.IsStarved(err) {
+		if store.IsStarved(err) {
 			s.log.Error("no file descriptor left for the log: this member closes its client connections "+
 				"and stops until there is one", "err", err)
 		} else if errors.Is(err, datadir.ErrDiskFull) {

@@ -130,15 +130,10 @@ func TestEntryFormat(t *testing.T) {
 		"22" + "01" + "0102030405060708" + "02" + "ac02" + "12" + "05000000012f" + "01" + "06646967657374" + "03753a68" + "00" + "00" + "00" +
 		"33" + "02" + "fffffffffffffffe" + "00" + "80808080808080808001" + "00" + "00" + "00" + "c03e" +
 		"1030313233343536373839616263646566" + "0831302e302e302e31"
-	const want = "03" + "73f9cdd0" + "00000002" + "0000018bcfe56800" + "0000000005265c00" + commands
+	const want = "01" + "264bf5b0" + "00000002" + "0000018bcfe56800" + "0000000005265c00" + commands
 	got := AppendEntry(nil, Stamp{1_700_000_000_000, 86_400_000, ExtendedTypes}, encodedCommands(cmds))
 	if hex.EncodeToString(got) != want {
 		t.Errorf("got\n%x\nwant\n%s", got, want)
-	}
-	// version 2 has no clock
-	second, _ := hex.DecodeString("02" + "ca48ab47" + "00000002" + "0000018bcfe56800" + commands)
-	if e, err := DecodeEntry(second); err != nil || !reflect.DeepEqual(e, &Entry{Stamp{1_700_000_000_000, 0, ExtendedTypes}, cmds}) {
-		t.Errorf("version 2: %+v, %v", e, err)
 	}
 }
 

@@ -57,12 +57,10 @@ type Stamp struct {
 	Flags   Flags
 }
 
-// The versions of entries: AppendEntry writes entryVersion, DecodeEntry reads from entryVersionMin
-// to entryVersion (docs/decisions/013-versions.md). Entries of version 2 have no ClockMs: the
-// cluster's clock stands still.
+// entryVersion is the version of entries that AppendEntry writes and DecodeEntry reads
+// (docs/decisions/013-versions.md).
 const (
-	entryVersion    = 3
-	entryVersionMin = 2
+	entryVersion    = 1
 	entryHeaderSize = 1 + 4 + 4 + 8 + 8 + 4
 )
 
@@ -123,17 +121,13 @@ func decodeEntry(b []byte, keep bool) (e Entry, err error) {
 	}
 	// The version comes first: a newer one may have its checksum elsewhere.
 	if b[0] > entryVersion {
-		return e, fmt.Errorf("%w: it has format %d, this program reads %d to %d",
-			ErrNewer, b[0], entryVersionMin, entryVersion)
+		return e, fmt.Errorf("%w: it has format %d, this program reads %d", ErrNewer, b[0], entryVersion)
 	}
-	if sum, want := entrySum(b), binary.BigEndian.Uint32(b[1:]); b[0] < entryVersionMin || sum != want {
+	if sum, want := entrySum(b), binary.BigEndian.Uint32(b[1:]); b[0] == 0 || sum != want {
 		return e, fmt.Errorf("%w: version %d, checksum %08x, computed %08x", ErrDamaged, b[0], want, sum)
 	}
 	d := decoder{b: b[5:]}
-	e.Flags, e.TimeMs = Flags(d.u32()), int64(d.u64())
-	if b[0] >= 3 {
-		e.ClockMs = int64(d.u64())
-	}
+	e.Flags, e.TimeMs, e.ClockMs = Flags(d.u32()), int64(d.u64()), int64(d.u64())
 	if unknown := e.Flags &^ knownFlags; d.err == nil && unknown != 0 {
 		return e, fmt.Errorf("%w: it has the flags %#x, which this program does not know", ErrNewer, uint32(unknown))
 	}

@@ -265,15 +265,13 @@ func (sc *SnapshotScanner) Next() ([]byte, error) {
 	}
 	switch kind {
 	case blockHead:
-		if len(payload) < 4*8 {
+		if len(payload) < 5*8 {
 			return nil, fmt.Errorf("znode: read snapshot: %w: bad head", ErrDamaged)
 		}
 		sc.info = SnapshotInfo{Zxid: wire.Zxid(binary.BigEndian.Uint64(payload)),
 			Nodes: binary.BigEndian.Uint64(payload[16:]), Sessions: binary.BigEndian.Uint64(payload[24:])}
 		sc.info.Bytes = int64(min(sc.info.Nodes, 1<<40)) * NodeMemory
-		if sc.br.version >= 5 {
-			sc.info.Cluster = ClusterID(binary.BigEndian.Uint64(payload[len(payload)-8:]))
-		}
+		sc.info.Cluster = ClusterID(binary.BigEndian.Uint64(payload[len(payload)-8:]))
 	case blockNodes:
 		sc.info.Bytes += int64(len(payload))
 	case blockEnd:

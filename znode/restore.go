@@ -96,16 +96,10 @@ func (rs *restorer) head(kind blockKind, payload []byte) error {
 	rs.s.zxid = wire.Zxid(d.u64())
 	rs.s.timeMs = int64(d.u64())
 	rs.nodesDue, rs.sessionsDue = d.u64(), d.u64()
-	if rs.r.version >= 2 {
-		rs.membership(&d)
-	}
-	if rs.r.version >= 4 {
-		rs.s.clock = clock{int64(d.u64()), int64(d.u64())}
-		rs.s.generations.ended = d.u64()
-	}
-	if rs.r.version >= 5 {
-		rs.s.cluster = ClusterID(d.u64())
-	}
+	rs.membership(&d)
+	rs.s.clock = clock{int64(d.u64()), int64(d.u64())}
+	rs.s.generations.ended = d.u64()
+	rs.s.cluster = ClusterID(d.u64())
 	if kind != blockHead || d.err != nil || len(d.b) != 0 {
 		return fmt.Errorf("%w: bad head", ErrDamaged)
 	}
@@ -142,9 +136,7 @@ func (rs *restorer) session(d *decoder) {
 		timeoutMs:  d.varint32(),
 		addr:       d.string(),
 		password:   d.string(),
-	}
-	if rs.r.version >= 3 {
-		row.identities = d.identities()
+		identities: d.identities(),
 	}
 	if mutant.On(mutant.SnapshotForgetsTurns) {
 		row.lastSeq = 0
@@ -175,7 +167,7 @@ func (rs *restorer) node(d *decoder) {
 	n.mtimeMs = n.ctimeMs + d.varint()
 	n.version, n.creates, n.aversion = d.varint32(), d.varint32(), d.varint32()
 	n.owner = int64(d.u64())
-	if rs.r.version >= 4 && n.mayPerish() {
+	if n.mayPerish() {
 		n.usedMs = d.varint()
 	}
 	if d.err != nil {
@@ -289,10 +281,9 @@ func (d *derivation) link(i slot) error {
 
 // blockReader reads what blockWriter wrote.
 type blockReader struct {
-	r       io.Reader
-	buf     bytes.Buffer
-	sum     uint32
-	version uint32 // of the format
+	r   io.Reader
+	buf bytes.Buffer
+	sum uint32
 }
 
 // full reads exactly len(b) bytes. An early end is damage.
@@ -314,12 +305,11 @@ func (br *blockReader) header() error {
 	case string(b[:8]) != snapshotMagic:
 		return fmt.Errorf("%w: it is not a snapshot", ErrDamaged)
 	case version > snapshotVersion:
-		return fmt.Errorf("%w: it has format %d, this program reads %d to %d",
-			ErrNewer, version, snapshotVersionMin, snapshotVersion)
-	case version < snapshotVersionMin:
+		return fmt.Errorf("%w: it has format %d, this program reads %d", ErrNewer, version, snapshotVersion)
+	case version == 0:
 		return fmt.Errorf("%w: format version %d", ErrDamaged, version)
 	}
-	br.sum, br.version = crc32.Checksum(b[:], castagnoli), version
+	br.sum = crc32.Checksum(b[:], castagnoli)
 	return nil
 }
 

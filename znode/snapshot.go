@@ -36,30 +36,29 @@ import (
 // end.
 //
 //	head      u64 zxid | u64 time in ms | u64 number of nodes | u64 number of sessions |
-//	            from version 2 on: bytes members | u64 their version |
+//	            bytes members | u64 their version |
 //	            u8 1 if they are being changed, else 0, and if so:
 //	            u64 session | uvarint generation | uvarint seq | bytes members
 //	            members are the text of /zookeeper/config
-//	            from version 4 on: u64 stamp of the clock | u64 its shift (clock) |
+//	            u64 stamp of the clock | u64 its shift (clock) |
 //	            u64 largest generation of a session that has ended |
-//	            from version 5 on: u64 ClusterID
+//	            u64 ClusterID
 //	sessions  any number of:
 //	            u64 id | uvarint generation | uvarint lastSeq | varint timeoutMs |
 //	            bytes addr | bytes password |
-//	            from version 3 on: uvarint n, n x (bytes scheme | bytes id), the identities
+//	            uvarint n, n x (bytes scheme | bytes id), the identities
 //	nodes     any number of, in any order:
 //	            u8 kind | bytes path | uvarint 0 for null data, else 1 + length, and the data |
 //	            uvarint number of the ACL, and if that is the next new number, the ACL |
 //	            varint czxid, mzxid - czxid, pzxid - czxid | varint ctime, mtime - ctime |
 //	            varint version, creates, aversion | u64 owner |
-//	            from version 4 on, of containers and TTL nodes: varint usedMs
+//	            of containers and TTL nodes: varint usedMs
 //	ACL       uvarint n, n x (u32 perms | bytes scheme | bytes id)
 //
 // What follows from these is not written: links, ephemerals by session, usage of quotas, totals.
 const (
 	snapshotMagic      = "lkznode\n"
-	snapshotVersion    = 5
-	snapshotVersionMin = 1
+	snapshotVersion    = 1
 	snapshotHeaderSize = 8 + 4
 	blockHeaderSize    = 1 + 4 + 4
 

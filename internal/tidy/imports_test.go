@@ -34,28 +34,31 @@ const imports = `
 	session/sasl:
 	# What locks' nodes look like: for clients and servers.
 	locknode:
-	session:               wire znode session/sasl locknode internal/mutant internal/loglimit internal/histogram internal/clock
+	# Which requests of clients a member takes, and when: it knows no session.
+	session/admission:     wire znode internal/loglimit internal/connlimit golang.org/x/sync/semaphore
+	session:               wire znode session/sasl session/admission internal/mutant internal/loglimit internal/histogram internal/clock
+	                       internal/connlimit
 	                       golang.org/x/sync/semaphore
 
 	server/secure/pemfile:
 	server/secure:         server/secure/pemfile quorum/peer internal/loglimit github.com/pavlo-v-chernykh/keystore-go/v4 software.sslmate.com/src/go-pkcs12
 	server/secure/certs:   server/secure/pemfile
-	server/zoocfg:         wire znode quorum quorum/peer session session/sasl server/secure internal/clock
-	server/datadir:        quorum server/zoocfg
-	server/offline:        wire znode zkdata locknode quorum server/zoocfg server/secure server/datadir
+	server/zoocfg:         wire znode quorum quorum/peer quorum/store session session/admission session/sasl server/secure internal/clock
+	server/datadir:        quorum/store server/zoocfg
+	server/offline:        wire znode zkdata locknode quorum quorum/store server/zoocfg server/secure server/datadir
 	server/ops/console/web:
 	server/ops/audit:      wire session internal/loglimit
 	server/ops/metrics:    internal/histogram github.com/prometheus/client_golang/prometheus
 	                       github.com/prometheus/client_golang/prometheus/collectors
 	                       github.com/prometheus/client_golang/prometheus/promhttp
-	server/ops/door:       znode session server/zoocfg server/ops/audit
+	server/ops/door:       znode session internal/connlimit server/zoocfg server/ops/audit
 	server/ops:            wire znode quorum quorum/peer session server/zoocfg server/ops/audit server/ops/door server/ops/metrics
 	                       internal/histogram
 	# The surfaces know the member by ops.Member, and not each other.
 	server/ops/words:      wire znode session server/ops server/ops/door
 	server/ops/admin:      wire znode quorum session server/zoocfg server/ops server/ops/door
 	server/ops/console:    wire znode locknode quorum server/ops server/ops/door server/ops/metrics
-	server:                wire znode locknode quorum quorum/peer session server/zoocfg server/datadir server/offline server/secure server/ops
+	server:                wire znode locknode quorum quorum/peer quorum/store session server/zoocfg server/datadir server/offline server/secure server/ops
 	                       server/ops/admin server/ops/audit server/ops/console server/ops/console/web server/ops/door server/ops/metrics
 	                       server/ops/words internal/loglimit internal/histogram internal/clock
 	server/simtest:
@@ -113,6 +116,7 @@ const imports = `
 	internal/freeport:
 	internal/cputime:       golang.org/x/sys/unix
 	internal/loglimit:
+	internal/connlimit:
 	internal/histogram:
 	internal/zkconn:       wire
 	internal/testcert:
@@ -157,7 +161,7 @@ const testImports = `
 	jepsen/tlsclients:     jepsen internal/testcert github.com/go-zookeeper/zk
 	jepsen/differ:         wire jepsen internal/zkconn
 	jepsen/flaws:          wire jepsen internal/zkconn
-	jepsen/workload:       internal/simnet internal/simdisk server quorum
+	jepsen/workload:       internal/simnet internal/simdisk server quorum quorum/peer quorum/store
 	internal/simdisk:      internal/simnet github.com/hashicorp/go-hclog
 	quorum/peer:           internal/simnet internal/rafttest
 	quorum/wal:            internal/simdisk internal/rafttest
@@ -168,7 +172,7 @@ const testImports = `
 	server:                zkdata session/sasl internal/cputime internal/simnet internal/simdisk internal/freeport internal/testcert github.com/hashicorp/raft
 	server/ops/console:    session server/zoocfg
 	cmd/lockkeeper:        wire zkdata session/sasl internal/freeport internal/testcert
-	server/simtest:        internal/simnet internal/simdisk internal/mutant internal/clock server server/ops/admin quorum quorum/peer znode wire
+	server/simtest:        internal/simnet internal/simdisk internal/mutant internal/clock server server/ops/admin quorum quorum/peer quorum/store znode wire
 	                       recipes jepsen jepsen/workload github.com/go-zookeeper/zk github.com/hashicorp/raft
 `
 

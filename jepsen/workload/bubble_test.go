@@ -17,7 +17,7 @@ import (
 	"lockkeeper/internal/simdisk"
 	"lockkeeper/internal/simnet"
 	"lockkeeper/jepsen"
-	"lockkeeper/quorum"
+	"lockkeeper/quorum/store"
 	"lockkeeper/server"
 )
 
@@ -123,7 +123,7 @@ func (s *stage) addrs() []string {
 
 func (s *stage) start(i int) {
 	host := s.net.Host(s.host(i))
-	stores, err := quorum.OpenStoresOn(s.disks[i].Files(), 64<<10, s.disks[i], s.disks[i])
+	stores, err := store.OpenOn(s.disks[i].Files(), 64<<10, s.disks[i], s.disks[i])
 	if err != nil {
 		s.t.Errorf("the disk of member %d: %v", i+1, err)
 	}

@@ -2,6 +2,8 @@ package workload
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -14,15 +16,10 @@ import (
 	"time"
 
 	"lockkeeper/jepsen"
+	"lockkeeper/quorum/peer"
 )
 
-// previousVersion is the commit whose build is the version before this one, which members of this
-// version must work with (docs/decisions/013-versions.md). It is the first one that names disks and
-// clusters between members and in snapshots, and has the streams of claims. Change it with each
-// release, to the commit of the release before.
-const previousVersion = "79593ba4a9d440300f3eb0ce05f41f20e144afce"
-
-var rollFor = flag.Duration("roll.for", 0, "how long the cluster is rolled to this version and back; 0: once")
+var rollFor = flag.Duration("roll.for", 0, "how long the cluster is rolled to the next version and back; 0: once")
 
 const (
 	// rollTimeout is the session timeout of the clients.
@@ -42,63 +39,61 @@ const (
 	rollAbsence = 15 * time.Second
 )
 
-// buildPrevious builds the version before from the repository. It skips the test if the repository
-// does not have it.
-func buildPrevious(t *testing.T) jepsen.Target {
+// buildNext builds the next version: this source with an overlay that raises the version of the
+// protocol between members by one.
+func buildNext(t *testing.T) jepsen.Target {
 	t.Helper()
-	git := func(args ...string) (string, error) {
-		out, err := exec.Command("git", args...).CombinedOutput()
-		return strings.TrimSpace(string(out)), err
+	out, err := exec.Command("go", "list", "-f", "{{.Dir}}", "lockkeeper/quorum/peer").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
 	}
-	if out, err := git("rev-parse", "--is-shallow-repository"); err != nil {
-		t.Skipf("the version before cannot be built: this is no git repository: %v: %s", err, out)
-	} else if _, err := git("cat-file", "-e", previousVersion+"^{commit}"); err != nil {
-		t.Skipf("the version before cannot be built: the repository does not have its commit %s (shallow clone: "+
-			"%s); git fetch --unshallow gets it", previousVersion, out)
-	}
-	root, err := git("rev-parse", "--show-toplevel")
+	file := filepath.Join(strings.TrimSpace(string(out)), "version.go")
+	source, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
+	this, next := fmt.Sprintf("NewestVersion = %d\n", peer.NewestVersion), fmt.Sprintf("NewestVersion = %d\n", peer.NewestVersion+1)
+	if strings.Count(string(source), this) != 1 {
+		t.Fatalf("%s does not say %q once", file, this)
+	}
 	dir := t.TempDir()
-	archive, source := filepath.Join(dir, "source.tar"), filepath.Join(dir, "source")
-	if out, err := git("-C", root, "archive", "--prefix=source/", "--output="+archive, previousVersion); err != nil {
-		t.Fatalf("git archive: %v: %s", err, out)
+	replaced, overlay, binary := filepath.Join(dir, "version.go"), filepath.Join(dir, "overlay.json"), filepath.Join(dir, "lockkeeper-next")
+	files, err := json.Marshal(map[string]any{"Replace": map[string]string{file: replaced}})
+	if err != nil {
+		t.Fatal(err)
 	}
-	if out, err := exec.Command("tar", "-x", "-f", archive, "-C", dir).CombinedOutput(); err != nil {
-		t.Fatalf("tar: %v: %s", err, out)
+	if err := errors.Join(os.WriteFile(replaced, []byte(strings.Replace(string(source), this, next, 1)), 0o600),
+		os.WriteFile(overlay, files, 0o600)); err != nil {
+		t.Fatal(err)
 	}
-	binary := filepath.Join(dir, "lockkeeper-before")
-	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", binary, "./cmd/lockkeeper")
-	build.Dir = source
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("go build of %s: %v\n%s", previousVersion, err, out)
+	if out, err := exec.Command("go", "build", "-overlay", overlay, "-o", binary, "lockkeeper/cmd/lockkeeper").CombinedOutput(); err != nil {
+		t.Fatalf("go build of the next version: %v\n%s", err, out)
 	}
 	return jepsen.Lockkeeper(binary)
 }
 
-// TestRollToThisVersionAndBack starts a cluster of the version before, as real processes, and
-// replaces the program of one member after the other by this one, and then by the one before again,
-// while clients write, read and take locks. No answered write is lost, no lock has two holders, no
+// TestRollToTheNextVersionAndBack starts a cluster of this version, as real processes, and replaces
+// the program of one member after the other by the next version, and then by this one again, while
+// clients write, read and take locks. No answered write is lost, no lock has two holders, no
 // session is lost, and no client is without progress for long.
-func TestRollToThisVersionAndBack(t *testing.T) {
+func TestRollToTheNextVersionAndBack(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts real processes; not with -short")
 	}
-	before := buildPrevious(t)
+	next := buildNext(t)
 	tools, err := jepsen.NewToolbox(jepsen.Race)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer tools.Close()
-	now, err := tools.Lockkeeper()
+	this, err := tools.Lockkeeper()
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), *rollFor+3*time.Minute)
 	defer cancel()
 	cluster, err := jepsen.StartCluster(ctx, jepsen.ClusterConfig{
-		Target: before, Members: 3, Dir: jepsen.KeptDir(t, false),
+		Target: this, Members: 3, Dir: jepsen.KeptDir(t, false),
 		// Members start with snapshots that the other version has written.
 		Extra: []string{"snapCount=200"},
 	})
@@ -116,9 +111,9 @@ func TestRollToThisVersionAndBack(t *testing.T) {
 	load := startRollLoad(t, ctx, cluster)
 	roll := &roll{t: t, ctx: ctx, cluster: cluster, load: load, rng: rand.New(rand.NewPCG(load.env.Seed, 0))}
 	for until := time.Now().Add(*rollFor); ; {
-		roll.to("this version", now)
+		roll.to("the next version", next)
 		roll.expectVersions()
-		roll.to("the version before", before)
+		roll.to("this version", this)
 		if time.Now().After(until) {
 			break
 		}
@@ -191,7 +186,7 @@ func (r *roll) awaitSynced() {
 	})
 }
 
-// expectVersions waits until the leader of a cluster of this version says that all members speak
+// expectVersions waits until the leader of a cluster of one version says that all members speak
 // its version of the protocol, and that none was refused.
 func (r *roll) expectVersions() {
 	r.t.Helper()

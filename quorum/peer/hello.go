@@ -100,11 +100,10 @@ type Report struct {
 // Readiness is whether a member counts.
 type Readiness byte
 
-// Whether a member counts; UnknownReady is what members of earlier versions say.
+// Whether a member counts; 0: it has not said.
 const (
-	UnknownReady Readiness = 0
-	IsReady      Readiness = 1
-	IsNotReady   Readiness = 2
+	IsReady    Readiness = 1
+	IsNotReady Readiness = 2
 )
 
 // StopState is a set of bits.
@@ -132,16 +131,10 @@ func (h *Hello) code(c *codec.Codec) {
 	c.Text(&h.Role)
 	c.Text(&h.ClientAddr)
 	c.Text(&h.PeerAuth)
-	tail := !c.Decoding() && (h.Ready != UnknownReady || h.Stop != 0)
-	if !c.Decoding() && len(h.Details) > 0 || tail || c.More() {
-		c.Bytes(&h.Details)
-	}
-	if tail || c.More() {
-		codec.U8(c, &h.Ready)
-		codec.U8(c, &h.Stop)
-		c.Text(&h.NotReady)
-		c.Refuse(c.Decoding() && h.Ready == UnknownReady && h.Stop == 0)
-	}
+	c.Bytes(&h.Details)
+	codec.U8(c, &h.Ready)
+	codec.U8(c, &h.Stop)
+	c.Text(&h.NotReady)
 }
 
 func (p *Port) serveHello(asked Identity, c net.Conn) {

@@ -7,17 +7,9 @@ import (
 	"sync/atomic"
 )
 
-// Versions of the protocol between members (docs/decisions/013-versions.md):
-//
-//	9   the preface names disks and the cluster
-//	10  configuration files change the members (KindMembers with a Seq)
-//
-// NewestVersion is the newest version that this program speaks. Members speak the one before, too.
-const NewestVersion = 10
-
-// VersionFileMembers is the version that all members have to speak before configuration files
-// change who they are.
-const VersionFileMembers = 10
+// NewestVersion is the newest version of the protocol between members that this program speaks.
+// Members speak the one before too (docs/decisions/013-versions.md); version 1 is the first.
+const NewestVersion = 1
 
 // ErrVersion says that two members have no version of the protocol in common.
 var ErrVersion = errors.New("peer: no common version of the protocol between members")
@@ -25,8 +17,8 @@ var ErrVersion = errors.New("peer: no common version of the protocol between mem
 // errUnanswered says that a member has closed the connection instead of answering the preface.
 var errUnanswered = errors.New("peer: the preface was not answered")
 
-// commonVersion is the version that two members speak whose newest ones are a and b; 0 if there is
-// none.
+// commonVersion is the version that two members speak with the newest versions a and b; 0 if there
+// is none.
 func commonVersion(a, b uint8) uint8 {
 	if max(a, b)-min(a, b) > 1 {
 		return 0
@@ -82,6 +74,14 @@ func (p *Port) checkVersion(id MemberID, newest uint8) error {
 		return nil
 	}
 	p.versions.refused.Add(1)
-	return fmt.Errorf("%w: member %d speaks versions %d and %d, and this member versions %d and %d: upgrade, or go back, one version after the other",
-		ErrVersion, id, newest-1, newest, own-1, own)
+	return fmt.Errorf("%w: member %d speaks %s, and this member %s: upgrade, or go back, one version after the other",
+		ErrVersion, id, spoken(newest), spoken(own))
+}
+
+// spoken names the versions that a member speaks.
+func spoken(newest uint8) string {
+	if newest <= 1 {
+		return fmt.Sprintf("version %d", newest)
+	}
+	return fmt.Sprintf("versions %d and %d", newest-1, newest)
 }

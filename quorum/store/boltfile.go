@@ -289,9 +289,6 @@ func checkBoltContent(tx *bbolt.Tx, options raftboltdb.Options) error {
 // checkBuckets verifies the values, and that entries follow one another without a gap.
 func checkBuckets(tx *bbolt.Tx) (first, last uint64, err error) {
 	logs, conf := tx.Bucket(boltLogs), tx.Bucket(boltConf)
-	if tx.Bucket([]byte("state")) != nil {
-		return 0, 0, fmt.Errorf("%w: the file was written by a development version of this program", ErrFormat)
-	}
 	if logs == nil || conf == nil {
 		return 0, 0, damagedf("it does not have the buckets that it should have")
 	}

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"lockkeeper/quorum"
+	"lockkeeper/quorum/store"
 	"lockkeeper/server/zoocfg"
 )
 
@@ -24,7 +24,7 @@ const asidePrefix = "aside-"
 // sets its files aside and starts as one that has lost its disk: the others have the data.
 func MayReplaceDisk(cfg *zoocfg.Config, err error) bool {
 	return !cfg.KeepDisks && !cfg.Standalone() && cfg.Stores == nil &&
-		(errors.Is(err, quorum.ErrDamaged) || errors.Is(err, quorum.ErrOutdated))
+		(errors.Is(err, store.ErrDamaged) || errors.Is(err, store.ErrOutdated))
 }
 
 // SetAside moves the files of a member that does not run into directories beside them. The log with
@@ -53,7 +53,7 @@ func SetAside(ctx context.Context, cfg *zoocfg.Config, now time.Time) (moved []s
 			return moved, fmt.Errorf("server: set aside: %w", err)
 		}
 		for _, dir := range []string{filepath.Dir(to), f.dir} {
-			if err := quorum.SyncDir(dir); err != nil {
+			if err := store.SyncDir(dir); err != nil {
 				return moved, fmt.Errorf("server: set aside: %w", err)
 			}
 		}

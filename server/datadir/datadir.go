@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"lockkeeper/quorum"
+	"lockkeeper/quorum/store"
 	"lockkeeper/server/zoocfg"
 )
 
@@ -60,7 +60,7 @@ func writeMyID(cfg *zoocfg.Config) error {
 	tmp := name + ".tmp"
 	err := errors.Join(os.WriteFile(tmp, []byte(strconv.Itoa(int(cfg.ID))+"\n"), 0o600), os.Rename(tmp, name))
 	if err == nil {
-		err = quorum.SyncDir(cfg.DataDir)
+		err = store.SyncDir(cfg.DataDir)
 	}
 	if err != nil {
 		return fmt.Errorf("server: write %s: %w", name, err)
@@ -96,7 +96,7 @@ func (d *Dirs) open(ctx context.Context, cfg *zoocfg.Config, key, path string) e
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) && cfg.MustExist {
 		return fault(err, "%s does not exist, and datadir.autocreate=false forbids to create it", path)
 	}
-	if err := MakeAll(path, quorum.SyncDir); err != nil {
+	if err := MakeAll(path, store.SyncDir); err != nil {
 		return fault(err, "cannot create the directory: %v", err)
 	}
 	name := filepath.Join(path, lockFile)
@@ -106,7 +106,7 @@ func (d *Dirs) open(ctx context.Context, cfg *zoocfg.Config, key, path string) e
 	}
 	if err := awaitLock(ctx, f, cfg); err != nil {
 		_ = f.Close()
-		if errors.Is(err, quorum.ErrInUse) {
+		if errors.Is(err, store.ErrInUse) {
 			return fault(err,
 				"%s is in use by another process: stop the member that runs on it, or give this one a directory of its own", path)
 		}
@@ -130,7 +130,7 @@ func awaitLock(ctx context.Context, f *os.File, cfg *zoocfg.Config) error {
 	deadline := time.Now().Add(lockPatience)
 	for waiting := false; ; waiting = true {
 		err := lock(f)
-		if !errors.Is(err, quorum.ErrInUse) || time.Now().After(deadline) {
+		if !errors.Is(err, store.ErrInUse) || time.Now().After(deadline) {
 			return err
 		}
 		if !waiting {
@@ -224,7 +224,7 @@ func CheckLostLog(cfg *zoocfg.Config) error {
 		f := cfg.Fault("dataLogDir",
 			"%s is missing although %s has snapshots: a member that has lost its log must not go on (was dataLogDir changed?)",
 			log, cfg.DataDir)
-		f.Err = quorum.ErrDamaged
+		f.Err = store.ErrDamaged
 		return f
 	}
 	return nil
@@ -283,16 +283,16 @@ func Advice(cfg *zoocfg.Config, err error) error {
 		return err // it says what to do
 	case MayReplaceDisk(cfg, err):
 		return fmt.Errorf("server: %w", err)
-	case errors.Is(err, quorum.ErrDamaged):
+	case errors.Is(err, store.ErrDamaged):
 		advice = rebuildAdvice(cfg)
-	case errors.Is(err, quorum.ErrFormat):
+	case errors.Is(err, store.ErrFormat):
 		advice = "Start the version of lockkeeper that wrote it, or a later one: a member can go back by one version " +
 			"(docs/cluster.md, \"Upgrading\")."
 	case errors.Is(err, fs.ErrPermission):
 		advice = "the file must belong to the user that runs lockkeeper, and be readable and writable for that user"
 	case errors.Is(err, syscall.EROFS):
 		advice = "the file system is mounted read-only; a kernel does that to one that it found damaged"
-	case errors.Is(err, syscall.ENOSPC), quorum.IsStarved(err):
+	case errors.Is(err, syscall.ENOSPC), store.IsStarved(err):
 		return fmt.Errorf("server: %w: %w", ErrDiskFull, err)
 	default:
 		return err

@@ -7,15 +7,15 @@ import (
 	"os"
 	"syscall"
 
-	"lockkeeper/quorum"
+	"lockkeeper/quorum/store"
 )
 
 // lock takes f's lock for as long as f is open, or for as long as this process lives. It returns
-// quorum.ErrInUse when another one has it.
+// store.ErrInUse when another one has it.
 func lock(f *os.File) error {
 	err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
-		return quorum.ErrInUse
+		return store.ErrInUse
 	}
 	return err
 }

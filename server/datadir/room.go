@@ -9,13 +9,13 @@ import (
 	"path/filepath"
 	"time"
 
-	"lockkeeper/quorum"
+	"lockkeeper/quorum/store"
 	"lockkeeper/server/zoocfg"
 )
 
 // ErrDiskFull is what Server.Err wraps when the member has stopped because its log has no room.
 // Nothing is lost: when AwaitRoom returns, the member can be started again.
-var ErrDiskFull = quorum.ErrDiskFull
+var ErrDiskFull = store.ErrDiskFull
 
 const (
 	// roomBytes is how much must be free before a member with a full disk starts again: many large
@@ -55,7 +55,7 @@ func AwaitRoom(ctx context.Context, cfg zoocfg.Config) error {
 }
 
 func logRoom(log *slog.Logger, dir string, err error) {
-	if quorum.IsStarved(err) {
+	if store.IsStarved(err) {
 		log.Error("no file descriptor left (ulimit -n): this member has stopped, it acknowledges nothing and serves "+
 			"no clients until there is one, and then starts by itself", "err", err)
 		return

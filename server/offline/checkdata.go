@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"lockkeeper/quorum"
+	"lockkeeper/quorum/store"
 	"lockkeeper/server/datadir"
 	"lockkeeper/server/zoocfg"
 	"lockkeeper/zkdata"
@@ -40,11 +41,11 @@ func CheckData(cfg zoocfg.Config) (notices []zoocfg.Notice, err error) {
 	}
 	owner, err := quorum.Peek(cfg.DataLogDir)
 	switch {
-	case errors.Is(err, quorum.ErrInUse):
+	case errors.Is(err, store.ErrInUse):
 		n := cfg.Warning("dataLogDir", "%s is in use by a process, and is not looked at", log)
 		n.Level = slog.LevelInfo
 		return append(notices, n), nil
-	case errors.Is(err, quorum.ErrDamaged) && datadir.MayReplaceDisk(&cfg, err):
+	case errors.Is(err, store.ErrDamaged) && datadir.MayReplaceDisk(&cfg, err):
 		note("%v: a start sets the files aside, and gets the data from the other members", err)
 		return notices, nil
 	case err != nil:
@@ -86,7 +87,7 @@ func checkEmptyData(cfg *zoocfg.Config) (notices []zoocfg.Notice, err error) {
 func checkOwner(cfg *zoocfg.Config, o quorum.Owner) (notices []zoocfg.Notice, err error) {
 	id := quorum.MemberID(cfg.ID)
 	switch {
-	case o.Outdated != "" && !datadir.MayReplaceDisk(cfg, quorum.ErrOutdated):
+	case o.Outdated != "" && !datadir.MayReplaceDisk(cfg, store.ErrOutdated):
 		return nil, cfg.Fault("dataLogDir", "%s: outdated: %s", cfg.DataLogDir, o.Outdated)
 	case o.Outdated != "":
 		return []zoocfg.Notice{cfg.Warning("dataLogDir", "%s: outdated: %s. A start sets the files aside, and gets the data from the other members",

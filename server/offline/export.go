@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"lockkeeper/quorum"
+	"lockkeeper/quorum/store"
 	"lockkeeper/server/datadir"
 	"lockkeeper/server/zoocfg"
 	"lockkeeper/wire"
@@ -80,17 +81,17 @@ func readSnapshot(name string) (*znode.Store, error) {
 
 // stoppedState is the last state of a member that does not run, the term of its last entry, and
 // what was put in order when its files were opened.
-func stoppedState(ctx context.Context, cfg *zoocfg.Config) (store *znode.Store, term uint64, repaired []string, err error) {
-	err = withStopped(ctx, cfg, func(stores quorum.Stores) error {
+func stoppedState(ctx context.Context, cfg *zoocfg.Config) (state *znode.Store, term uint64, repaired []string, err error) {
+	err = withStopped(ctx, cfg, func(stores store.Stores) error {
 		repaired = stores.Repaired
-		store, term, err = quorum.LastState(stores)
+		state, term, err = quorum.LastState(stores)
 		return err
 	})
-	return store, term, repaired, err
+	return state, term, repaired, err
 }
 
 // withStopped opens the stores of a member that does not run, as a start of it does.
-func withStopped(ctx context.Context, cfg *zoocfg.Config, do func(quorum.Stores) error) error {
+func withStopped(ctx context.Context, cfg *zoocfg.Config, do func(store.Stores) error) error {
 	if _, err := os.Stat(filepath.Join(cfg.DataLogDir, datadir.LogFile)); err != nil {
 		return cfg.Fault("dataDir", "there are no data of lockkeeper: %v", err)
 	}
@@ -99,7 +100,7 @@ func withStopped(ctx context.Context, cfg *zoocfg.Config, do func(quorum.Stores)
 		return err
 	}
 	defer dirs.Close()
-	stores, err := quorum.OpenStores(cfg.DataDir, cfg.DataLogDir, cfg.LogStore)
+	stores, err := store.Open(cfg.DataDir, cfg.DataLogDir, cfg.LogStore)
 	if err != nil {
 		return err
 	}
@@ -109,7 +110,7 @@ func withStopped(ctx context.Context, cfg *zoocfg.Config, do func(quorum.Stores)
 // writeExport makes a directory of ZooKeeper, for its owner alone: the snapshot has the passwords
 // of sessions.
 func writeExport(dir string, state *zkdata.State, epoch uint64, id uint8) (err error) {
-	if err := datadir.MakeAll(filepath.Dir(dir), quorum.SyncDir); err != nil {
+	if err := datadir.MakeAll(filepath.Dir(dir), store.SyncDir); err != nil {
 		return err
 	}
 	tmp, err := os.MkdirTemp(filepath.Dir(dir), filepath.Base(dir)+".*.tmp")
@@ -143,11 +144,11 @@ func writeExport(dir string, state *zkdata.State, epoch uint64, id uint8) (err e
 			return err
 		}
 	}
-	if err := errors.Join(quorum.SyncDir(data), quorum.SyncDir(tmp)); err != nil {
+	if err := errors.Join(store.SyncDir(data), store.SyncDir(tmp)); err != nil {
 		return err
 	}
 	if err := os.Rename(tmp, dir); err != nil { // over one that is empty, too
 		return err
 	}
-	return quorum.SyncDir(filepath.Dir(dir))
+	return store.SyncDir(filepath.Dir(dir))
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"lockkeeper/quorum"
+	"lockkeeper/quorum/store"
 	"lockkeeper/server/datadir"
 	"lockkeeper/server/zoocfg"
 	"lockkeeper/wire"
@@ -54,11 +55,11 @@ func Import(ctx context.Context, cfg zoocfg.Config, o ImportOptions) error {
 
 // ownStores opens the stores of a member that has data; found is false if it has none, or half an
 // import.
-func ownStores(cfg *zoocfg.Config) (stores quorum.Stores, found bool, err error) {
+func ownStores(cfg *zoocfg.Config) (stores store.Stores, found bool, err error) {
 	if _, err := os.Stat(filepath.Join(cfg.DataLogDir, datadir.LogFile)); err != nil {
 		return stores, false, nil
 	}
-	if stores, err = quorum.OpenStores(cfg.DataDir, cfg.DataLogDir, cfg.LogStore); err == nil && quorum.Importable(&stores) {
+	if stores, err = store.Open(cfg.DataDir, cfg.DataLogDir, cfg.LogStore); err == nil && quorum.Importable(&stores) {
 		return stores, false, stores.Close()
 	}
 	return stores, err == nil, err
@@ -66,20 +67,20 @@ func ownStores(cfg *zoocfg.Config) (stores quorum.Stores, found bool, err error)
 
 // OpenStores opens the stores of a member, after an import if that is wanted and it has no data.
 // The directories are locked.
-func OpenStores(ctx context.Context, cfg *zoocfg.Config) (quorum.Stores, error) {
+func OpenStores(ctx context.Context, cfg *zoocfg.Config) (store.Stores, error) {
 	if cfg.Import && !datadir.HasAside(cfg) {
 		if stores, found, err := ownStores(cfg); found || err != nil {
 			return stores, err
 		}
 		if err := importZooKeeper(ctx, cfg, ImportOptions{}); err != nil {
-			return quorum.Stores{}, err
+			return store.Stores{}, err
 		}
 	}
-	stores, err := quorum.OpenStores(cfg.DataDir, cfg.DataLogDir, cfg.LogStore)
+	stores, err := store.Open(cfg.DataDir, cfg.DataLogDir, cfg.LogStore)
 	if err == nil && !cfg.Import && quorum.Importable(&stores) && !datadir.HasAside(cfg) {
 		// Perhaps an import was killed early.
 		if err := datadir.CheckZooKeeperData(cfg); err != nil {
-			return quorum.Stores{}, errors.Join(err, stores.Close())
+			return store.Stores{}, errors.Join(err, stores.Close())
 		}
 	}
 	return stores, err
@@ -99,7 +100,7 @@ func importZooKeeper(ctx context.Context, cfg *zoocfg.Config, o ImportOptions) e
 		return cfg.Fault("maxDataBytes", "the %d nodes of ZooKeeper have %d bytes, which is beyond maxNodes or maxDataBytes (see maxMemory)",
 			counts.Nodes, counts.DataSizeBytes)
 	}
-	stores, err := quorum.OpenStores(cfg.DataDir, cfg.DataLogDir, cfg.LogStore)
+	stores, err := store.Open(cfg.DataDir, cfg.DataLogDir, cfg.LogStore)
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 
 	"lockkeeper/locknode"
 	"lockkeeper/quorum"
+	"lockkeeper/quorum/store"
 	"lockkeeper/server/datadir"
 	"lockkeeper/server/zoocfg"
 	"lockkeeper/wire"
@@ -167,9 +168,9 @@ func (in *Inspection) readOurs(ctx context.Context, logDir string) error {
 
 // whateverKind does something with the kind of log that the directories have.
 func whateverKind(dir, logDir string, do func(cfg *zoocfg.Config) error) (err error) {
-	for _, kind := range []quorum.LogKind{quorum.LogWAL, quorum.LogBolt} {
+	for _, kind := range []store.LogKind{store.LogWAL, store.LogBolt} {
 		cfg := zoocfg.Config{DataDir: dir, DataLogDir: logDir, LogStore: kind}.WithDefaults()
-		if err = do(&cfg); !errors.Is(err, quorum.ErrLogKind) {
+		if err = do(&cfg); !errors.Is(err, store.ErrLogKind) {
 			return err
 		}
 	}
@@ -223,7 +224,7 @@ func (in *Inspection) count() {
 	in.Zxid = max(in.zxid, in.store.Zxid()).String()
 	in.owned = map[wire.SessionID][]string{}
 	queues := map[string][]locknode.Contender{}
-	isSemaphore := func(path string) bool { _, ok := in.store.Node(path + "/" + locknode.CuratorLeases); return ok }
+	isSemaphore := func(path string) bool { _, ok := in.store.Node(locknode.LeasesPath(path)); return ok }
 	for n := range in.store.AllNodes() {
 		in.Nodes++
 		in.Bytes += int64(len(n.Path) + len(n.Data))
@@ -359,7 +360,7 @@ func inspectTheirLog(path string, each func(line string) error) error {
 // of sessions for example, are named by what they are.
 func inspectOurLog(ctx context.Context, dir string, each func(line string) error) error {
 	return whateverKind(dir, dir, func(cfg *zoocfg.Config) error {
-		return withStopped(ctx, cfg, func(stores quorum.Stores) error {
+		return withStopped(ctx, cfg, func(stores store.Stores) error {
 			return quorum.EachEntry(stores, 1, func(index, term uint64, e *znode.Entry) error {
 				if e == nil {
 					return each(fmt.Sprintf("%d term=%d of Raft itself", index, term))

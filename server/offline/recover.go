@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"lockkeeper/quorum"
+	"lockkeeper/quorum/store"
 	"lockkeeper/server/datadir"
 	"lockkeeper/server/zoocfg"
 )
@@ -73,7 +74,7 @@ func Survey(ctx context.Context, cfg zoocfg.Config, from string) (*Survivor, err
 
 func survey(ctx context.Context, cfg *zoocfg.Config, from string) (v *quorum.Survivor, err error) {
 	if from == "" {
-		err := withStopped(ctx, cfg, func(stores quorum.Stores) error {
+		err := withStopped(ctx, cfg, func(stores store.Stores) error {
 			v, err = quorum.Survey(stores)
 			return err
 		})
@@ -95,7 +96,7 @@ func survey(ctx context.Context, cfg *zoocfg.Config, from string) (v *quorum.Sur
 		logDir = filepath.Join(cfg.DataLogDir, filepath.Base(from)) // as SetAside moves it
 	}
 	err = whateverKind(from, logDir, func(c *zoocfg.Config) error {
-		return withStopped(ctx, c, func(stores quorum.Stores) error {
+		return withStopped(ctx, c, func(stores store.Stores) error {
 			v, err = quorum.Survey(stores)
 			return err
 		})
@@ -124,7 +125,7 @@ func Recover(ctx context.Context, cfg zoocfg.Config, from *Survivor) (r Recovery
 		return r, err
 	}
 	defer dirs.Close()
-	stores, err := quorum.OpenStores(cfg.DataDir, cfg.DataLogDir, cfg.LogStore)
+	stores, err := store.Open(cfg.DataDir, cfg.DataLogDir, cfg.LogStore)
 	if err != nil {
 		return r, fmt.Errorf("server: recover: %w", err)
 	}

@@ -45,6 +45,7 @@ type Figures struct {
 	IndexRefused  int64               // answers of the console for which there was no memory
 	Audit         *audit.Stats        // nil without an audit log
 	LinesDropped  int64               // from the log, beyond 60 a minute with one message
+	LockStrangers int64               // nodes of locks beside those of another library
 	DiskFullStops int                 // times that this member waited for space for its log
 	Failures      int                 // these, and the end that it is at
 	TLS, PeerPort func() metrics.List // metrics of the certificates; TLS is nil without it

@@ -125,7 +125,7 @@ func (f *Figures) clientMetrics() metrics.List {
 		metrics.Counter("attaches_wrong_password", "handshakes with the id of a session and a wrong password", f.Work.WrongPasswords),
 		metrics.Counter("log_lines_suppressed", "lines of the log beyond 60 a minute with one message", f.LinesDropped),
 		metrics.Counter("lock_strangers", "nodes of locks on a path with locks of another library, one of which may not wait for the other",
-			f.Work.ForeignLocks),
+			f.LockStrangers),
 		metrics.Gauge("uptime", "ms since the start", f.Uptime.Milliseconds()),
 	}
 }

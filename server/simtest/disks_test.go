@@ -13,6 +13,7 @@ import (
 	"lockkeeper/internal/simdisk"
 	"lockkeeper/quorum"
 	"lockkeeper/quorum/peer"
+	"lockkeeper/quorum/store"
 )
 
 // The faults of this file are what becomes of disks: they are lost, replaced, come back and are
@@ -133,7 +134,7 @@ func (m *member) put(old *simdisk.Disk) {
 // mayReplaceDisk reports whether a member that fails with err sets its files aside, as a server
 // with a data directory does (server/datadir/aside.go).
 func mayReplaceDisk(err error) bool {
-	return errors.Is(err, quorum.ErrDamaged) || errors.Is(err, quorum.ErrOutdated)
+	return errors.Is(err, store.ErrDamaged) || errors.Is(err, store.ErrOutdated)
 }
 
 // setAside gives the member, which does not run, an empty disk.

@@ -7,6 +7,7 @@ import (
 
 	"lockkeeper/internal/simdisk"
 	"lockkeeper/quorum"
+	"lockkeeper/quorum/store"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
@@ -22,7 +23,7 @@ func (m *member) importedDisk(index uint64) *simdisk.Disk {
 	d := blank()
 	d.SetSyncTime(0)
 	defer d.SetSyncTime(syncTime)
-	stores, err := quorum.OpenStoresOn(d.Files(), segmentBytes, d, d)
+	stores, err := store.OpenOn(d.Files(), segmentBytes, d, d)
 	if err != nil {
 		m.c.t.Errorf("m%d: import: %v", m.id, err)
 		return d

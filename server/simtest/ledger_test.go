@@ -10,7 +10,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"lockkeeper/internal/simdisk"
-	"lockkeeper/quorum"
+	"lockkeeper/quorum/store"
 )
 
 // ledger has every entry that any member ever applied or stored, with its term and a digest,
@@ -78,7 +78,7 @@ func digest(e *raft.Log) uint64 {
 
 // observedLog is a member's log. The ledger gets the entries that the member applies.
 type observedLog struct {
-	quorum.Log
+	store.Log
 	m     *member
 	start int32 // see observedStable
 }
@@ -92,7 +92,7 @@ func (o observedLog) StoreLogs(entries []*raft.Log) error {
 	return o.Log.StoreLogs(entries)
 }
 
-// SetCommitIndex implements quorum.Log: it is called with each command that was applied. On a disk
+// SetCommitIndex implements store.Log: it is called with each command that was applied. On a disk
 // that fails it may be unreadable. A program that has been ended by force, and is no longer heard
 // of, does not count: what it still writes is on no disk.
 func (o observedLog) SetCommitIndex(index uint64) {
@@ -147,7 +147,7 @@ func savedVote(s raft.StableStore) vote {
 // observedStable has the stable values of a disk. It checks that the term never falls, that the
 // disk votes once in a term and in none below, and that it finds its votes as it has given them.
 type observedStable struct {
-	quorum.Stable
+	store.Stable
 	m     *member
 	life  *life
 	start int32 // the number of starts of the member, this one included
@@ -162,7 +162,7 @@ const (
 )
 
 // observeStable is called at each start.
-func observeStable(s quorum.Stable, m *member) *observedStable {
+func observeStable(s store.Stable, m *member) *observedStable {
 	identity, _ := s.Get([]byte(keyIdentity)) // a new disk has none
 	o := &observedStable{Stable: s, m: m, life: m.c.ledger.life(identity), start: m.starts.Add(1)}
 	o.life.mu.Lock()
@@ -228,7 +228,7 @@ func (o *observedStable) Set(key, value []byte) error {
 	return err
 }
 
-// SetVote implements quorum.Stable.
+// SetVote implements store.Stable.
 func (o *observedStable) SetVote(term uint64, candidate []byte) error {
 	v := vote{term, string(candidate)}
 	o.saved(nil, func(l *life) {

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"lockkeeper/internal/simdisk"
-	"lockkeeper/quorum"
+	"lockkeeper/quorum/store"
 	"lockkeeper/server"
 	"lockkeeper/znode"
 )
@@ -30,7 +30,7 @@ const segmentBytes = 64 << 10
 // of the member's host.
 func startProgram(m *member, disk *simdisk.Disk, without ...int) (*program, error) {
 	host := m.c.net.Host(m.name)
-	stores, err := quorum.OpenStoresOn(disk.Files(), segmentBytes, disk, disk)
+	stores, err := store.OpenOn(disk.Files(), segmentBytes, disk, disk)
 	if err != nil {
 		return nil, err
 	}

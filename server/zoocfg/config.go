@@ -17,6 +17,7 @@ import (
 
 	"lockkeeper/internal/clock"
 	"lockkeeper/quorum"
+	"lockkeeper/quorum/store"
 	"lockkeeper/server/secure"
 	"lockkeeper/session"
 	"lockkeeper/session/sasl"
@@ -106,12 +107,12 @@ type Config struct {
 	ConsoleWatchers int      // console.watchers
 	ConsoleHosts    []string // console.hosts
 
-	DataDir      string         // dataDir
-	DataLogDir   string         // dataLogDir
-	LogStore     quorum.LogKind // logStore
-	SnapCount    int            // snapCount
-	MustExist    bool           // datadir.autocreate=false
-	MustHoldData bool           // db.autocreate=false
+	DataDir      string        // dataDir
+	DataLogDir   string        // dataLogDir
+	LogStore     store.LogKind // logStore
+	SnapCount    int           // snapCount
+	MustExist    bool          // datadir.autocreate=false
+	MustHoldData bool          // db.autocreate=false
 	// Import has a member that has no data yet take over those of ZooKeeper in its directories.
 	Import bool
 	// IgnoreZooKeeperData lets a member that has no data yet start beside data of ZooKeeper, which
@@ -214,7 +215,7 @@ type Config struct {
 	Listen func(network, addr string) (net.Listener, error)
 	Dial   func(ctx context.Context, network, addr string) (net.Conn, error)
 	// Stores replaces the files on disk. With it, DataDir is never touched; the Server closes it.
-	Stores *quorum.Stores
+	Stores *store.Stores
 	// Lost says that Stores replace others that were set aside: no cluster begins with them.
 	Lost bool
 	// TrailingEntries stay in the log behind a snapshot; 0: as quorum.Config says. It is for tests.
@@ -359,7 +360,7 @@ func (c Config) WithDefaults() Config {
 	c.ClientAddr = cmp.Or(c.ClientAddr, net.JoinHostPort("", strconv.Itoa(DefaultClientPort)))
 	c.DataDir = filepath.Clean(cmp.Or(c.DataDir, DefaultDataDir))
 	c.DataLogDir = filepath.Clean(cmp.Or(c.DataLogDir, c.DataDir))
-	c.LogStore = cmp.Or(c.LogStore, quorum.LogWAL)
+	c.LogStore = cmp.Or(c.LogStore, store.LogWAL)
 	c.MinSessionTimeout = cmp.Or(c.MinSessionTimeout, 2*c.TickTime)
 	c.MaxSessionTimeout = cmp.Or(c.MaxSessionTimeout, 20*c.TickTime)
 	c.MaxBuffer = cmp.Or(c.MaxBuffer, wire.DefaultMaxBuffer)

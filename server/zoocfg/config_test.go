@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"lockkeeper/quorum"
 	"lockkeeper/quorum/peer"
+	"lockkeeper/quorum/store"
 	"lockkeeper/session"
 )
 
@@ -118,7 +118,7 @@ func TestLoadEverything(t *testing.T) {
 		FourLetterWords:   []string{"ruok", "srvr", "mntr"},
 		Backlog:           99,
 		SnapCount:         5000,
-		LogStore:          quorum.LogBolt,
+		LogStore:          store.LogBolt,
 		SuperDigest:       "super:DyNYQEQvajljsxlhf5uS4PJ9R28=",
 		EnforceQuota:      true,
 		ExtendedTypes:     true,
@@ -191,7 +191,7 @@ func TestDefaults(t *testing.T) {
 		Backlog:        -1,
 		InitLimit:      10,
 		SyncLimit:      5,
-		LogStore:       quorum.LogWAL,
+		LogStore:       store.LogWAL,
 		ReapInterval:   time.Minute,
 		ReapPerMinute:  10_000,
 		ID:             1,

@@ -82,7 +82,7 @@ func (s *survey) isSemaphore(store *znode.Store) func(path string) bool {
 	return func(path string) bool {
 		is, known := s.semaphores[path]
 		if !known {
-			_, is = store.Node(path + "/" + locknode.CuratorLeases)
+			_, is = store.Node(locknode.LeasesPath(path))
 			s.semaphores[path] = is
 		}
 		return is
@@ -152,7 +152,7 @@ func (s *survey) contended(view func(func(*znode.Store)), n int) []Contention {
 func (c *Contention) measure(view func(func(*znode.Store)), t *tally) {
 	dirs := []string{c.Path}
 	if t.waiting+t.leases > 0 {
-		dirs = append(dirs, c.Path+"/"+locknode.CuratorLocks, c.Path+"/"+locknode.CuratorLeases, c.Path+locknode.KazooLockSuffix)
+		dirs = locknode.Directories(c.Path, true)
 	}
 	var head []locknode.Contender
 	for _, dir := range dirs {

@@ -297,7 +297,7 @@ func (x *index) isSemaphore(path string) bool {
 		return true
 	}
 	is := false
-	x.view(func(store *znode.Store) { _, is = store.Node(path + "/" + locknode.CuratorLeases) })
+	x.view(func(store *znode.Store) { _, is = store.Node(locknode.LeasesPath(path)) })
 	x.semaphores[path] = is
 	return is
 }
@@ -312,7 +312,7 @@ func (x *index) addLocked(path string, owner wire.SessionID, ctimeMs int64, czxi
 		x.forgetLocked(l, path)
 	}
 	at, plain := locknode.Place(path, x.isSemaphore)
-	if !plain && strings.HasPrefix(path, at+"/"+locknode.CuratorLeases+"/") {
+	if !plain && strings.HasPrefix(path, locknode.LeasesPath(at)+"/") {
 		x.becomeSemaphoreLocked(at)
 	}
 	l := x.locks[at]

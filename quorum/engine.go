@@ -1,0 +1,511 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"reflect"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+
+	"lockkeeper/internal/clock"
+	"lockkeeper/internal/histogram"
+	"lockkeeper/internal/loglimit"
+	"lockkeeper/quorum/peer"
+	"lockkeeper/quorum/store"
+	"lockkeeper/znode"
+)
+
+// ErrNoLeader says that there is no leader, none that this member knows of, or none that can prove
+// it.
+var ErrNoLeader = errors.New("quorum: no leader")
+
+var errOtherCluster = errors.New("quorum: another cluster")
+
+// engine is hashicorp/raft as one member runs it, with the stores below it and the port and the
+// transport beside it. Every part of a replica embeds it, and knows its member by it.
+type engine struct {
+	cfg      Config
+	self     raft.ServerID
+	log      *slog.Logger
+	trouble  *loglimit.Limiter // warnings about what is slow
+	measures Measures
+	clock    clusterClock
+	roster   *peer.Roster
+
+	port      *peer.Port // nil for a member alone
+	transport *peer.Transport
+	disk      *store.RaftStore
+	raft      *raft.Raft
+	notify    chan bool             // from raft: whether this member leads
+	events    chan raft.Observation // from raft: the leader may have changed
+
+	wg      sync.WaitGroup // goroutines that end with the replica
+	futures sync.WaitGroup // goroutines that end with raft
+	down    chan struct{}  // closed when raft has shut down
+}
+
+// newEngine finds out whose the stores are, or makes them this member's. Nothing is started.
+func newEngine(cfg Config, of peer.Local) (*engine, error) {
+	s := &cfg.Stores
+	if !cfg.alone() {
+		if err := renumber(s, cfg.ID); err != nil {
+			return nil, err
+		}
+	}
+	disk, err := claim(s, cfg.ID)
+	if err := errors.Join(err, checkImport(s), s.CheckRetired()); err != nil {
+		return nil, err
+	}
+	cfg.Peers.Disk = disk
+	e := &engine{
+		cfg:     cfg,
+		self:    peer.ServerID(cfg.ID, disk),
+		log:     cfg.Logger,
+		trouble: loglimit.New(cfg.Logger),
+		clock:   clusterClock{clock: cfg.Clock},
+		roster:  peer.NewRoster(cfg.Members, cfg.Flags&znode.Reconfig != 0, of),
+		notify:  make(chan bool, 64),
+		events:  make(chan raft.Observation, 64),
+		down:    make(chan struct{}),
+	}
+	if s.Files != nil {
+		s.Files.NotifyStarved(func(err error, limit time.Duration) {
+			e.trouble.Warn("starved", "the log waits for a file descriptor (ulimit -n); nothing is written meanwhile", "err", err, "limit", limit)
+		})
+	}
+	return e, nil
+}
+
+// listen opens the port between members, and the transport on it.
+func (e *engine) listen(of peer.Local) (err error) {
+	if e.cfg.alone() {
+		e.transport = peer.NewAlone(e.self, of)
+		return nil
+	}
+	if e.port, err = peer.Listen(e.cfg.Peers, e.roster, of); err != nil {
+		return fmt.Errorf("quorum: %w", err)
+	}
+	e.transport = peer.NewTransport(e.port)
+	e.transport.Began = func(snapshot bool) {
+		if snapshot {
+			e.measures.SnapshotsSent.Add(1)
+		} else {
+			e.measures.PipelinesOpened.Add(1)
+		}
+	}
+	return nil
+}
+
+// start starts raft: owner hears of the stores, and fsm applies the entries.
+func (e *engine) start(owner store.Owner, fsm raft.FSM) error {
+	rc := raft.DefaultConfig()
+	rc.LocalID = e.self
+	rc.HeartbeatTimeout = e.cfg.heartbeatTimeout()
+	rc.ElectionTimeout = rc.HeartbeatTimeout
+	rc.LeaderLeaseTimeout = rc.HeartbeatTimeout
+	// The transport sends followers the commit index at once; this is for what it could not send.
+	rc.CommitTimeout = rc.HeartbeatTimeout / 2
+	rc.MaxAppendEntries = peer.MaxAppendEntries
+	rc.BatchApplyCh = true
+	// snapshotLoop decides; the library cannot see how full entries are (UPSTREAM.md, 12).
+	rc.SnapshotThreshold = math.MaxUint64
+	rc.TrailingLogs = e.cfg.TrailingEntries
+	rc.NoSnapshotRestoreOnStart = true // loadSnapshot has done it, and names what is damaged
+	rc.ShutdownOnRemove = false
+	rc.NotifyCh = e.notify
+	rc.Logger = newHclog(e.log)
+
+	s := e.cfg.Stores
+	known, err := raft.HasExistingState(s.Log, s.Stable, s.Snapshots)
+	if err != nil {
+		return fmt.Errorf("quorum: read log: %w", err)
+	}
+	if !known && e.cfg.alone() {
+		if err := raft.BootstrapCluster(rc, s.Log, s.Stable, s.Snapshots, e.transport, aloneConfiguration(e.self)); err != nil {
+			return fmt.Errorf("quorum: write first configuration: %w", err)
+		}
+	}
+	if e.disk, err = store.NewRaftStore(&e.cfg.Stores, owner); err != nil {
+		return fmt.Errorf("quorum: start raft: %w", err)
+	}
+	if e.raft, err = e.disk.NewRaft(rc, fsm, e.transport); err != nil {
+		e.disk.Close()
+		return fmt.Errorf("quorum: start raft: %w", err)
+	}
+	e.raft.RegisterObserver(raft.NewObserver(e.events, false, func(o *raft.Observation) bool {
+		_, ok := o.Data.(raft.LeaderObservation)
+		return ok
+	}))
+	return nil
+}
+
+// shutdown ends raft and its stores' layers. The member has been cut off from its peers.
+func (e *engine) shutdown() {
+	down := e.raft.Shutdown()
+	e.disk.Release()
+	_ = down.Error()
+	close(e.down)
+	e.disk.Close()
+}
+
+// closePort ends the port and the transport.
+func (e *engine) closePort() {
+	if e.port != nil {
+		e.port.Close()
+	}
+	if e.transport != nil {
+		e.transport.Close()
+	}
+}
+
+// stamp is what this member, as the leader, adds to the commands of an entry.
+func (e *engine) stamp() znode.Stamp {
+	return znode.Stamp{TimeMs: e.cfg.Now().UnixMilli(), ClockMs: e.clock.nowMs(), Flags: e.cfg.Flags}
+}
+
+// peerTimeout bounds one exchange with the leader.
+func (e *engine) peerTimeout() time.Duration { return 2 * e.cfg.heartbeatTimeout() }
+
+// ID is the number of this member.
+func (e *engine) ID() MemberID { return e.cfg.ID }
+
+// Disk is the id of this member's data directory.
+func (e *engine) Disk() peer.DiskID { return e.cfg.Peers.Disk }
+
+// Cluster is the cluster that this member belongs to; 0 while it is in none.
+func (e *engine) Cluster() peer.ClusterID { return e.roster.Cluster() }
+
+// Term is the term that this member is in.
+func (e *engine) Term() uint64 { return e.raft.CurrentTerm() }
+
+// Counted reports whether raft counts this member with the disk that it has, as far as it knows.
+func (e *engine) Counted() bool {
+	return slices.ContainsFunc(e.Servers(), func(s raft.Server) bool { return s.ID == e.self })
+}
+
+// ClockMs returns the cluster's clock: what an entry of this moment has as its Stamp.ClockMs if
+// this member leads.
+func (e *engine) ClockMs() int64 { return e.clock.nowMs() }
+
+// Measures returns what is measured.
+func (e *engine) Measures() *Measures { return &e.measures }
+
+// Servers are the disks that raft counts, or is about to: the newest configuration in the log. It
+// is empty while this member is in no cluster.
+func (e *engine) Servers() []raft.Server {
+	f := e.raft.GetConfiguration()
+	if f.Error() != nil { // it never fails
+		return nil
+	}
+	return f.Configuration().Servers
+}
+
+// maj is the majority rule for the members that raft counts.
+func (e *engine) maj() Maj {
+	voters := 0
+	for _, s := range e.Servers() {
+		if s.Suffrage == raft.Voter {
+			voters++
+		}
+	}
+	return NewMaj(max(1, voters))
+}
+
+// birthState is how far this member has come.
+func (e *engine) birthState() peer.State {
+	switch {
+	case len(e.Servers()) > 0:
+		return peer.Used
+	case e.cfg.Lost:
+		return peer.Lost
+	}
+	return peer.Blank
+}
+
+// stoodAlone reports whether raft counts just this member, as one that stands alone.
+func (e *engine) stoodAlone() bool {
+	servers := e.Servers()
+	return len(servers) == 1 && servers[0].Address == peer.AloneAddr && servers[0].ID == e.self
+}
+
+// caughtUp reports whether a follower has the log up to index, as of its newest answer.
+func (e *engine) caughtUp(id raft.ServerID, index uint64) bool {
+	matched, _ := e.transport.Progress(id)
+	return matched >= index
+}
+
+// heardOf reports whether a follower has answered a request of the last peerTimeout.
+func (e *engine) heardOf(id raft.ServerID) bool {
+	_, at := e.transport.Progress(id)
+	return e.cfg.Clock.Now().Sub(at) < e.peerTimeout()
+}
+
+// entryTerm is the term of an entry of the log; false if it is not there.
+func (e *engine) entryTerm(index uint64) (term uint64, ok bool) {
+	var entry raft.Log
+	err := e.disk.GetLog(index, &entry)
+	return entry.Term, err == nil
+}
+
+// lastCommand is the index of the newest entry of the log behind from that the state is made of; 0
+// if there is none. Raft passes no others to the state machine (its no-ops, configurations).
+func (e *engine) lastCommand(from uint64) (uint64, error) {
+	for i := e.raft.LastIndex(); i > from; i-- {
+		var l raft.Log
+		if err := e.disk.GetLog(i, &l); errors.Is(err, raft.ErrLogNotFound) {
+			return 0, nil // it is in a snapshot, and so applied
+		} else if err != nil {
+			return 0, fmt.Errorf("quorum: read log: %w", err)
+		}
+		if l.Type == raft.LogCommand {
+			return i, nil
+		}
+	}
+	return 0, nil
+}
+
+// helloAll queries several members at once; those that do not answer are not in the result.
+func (e *engine) helloAll(ctx context.Context, ids []MemberID) map[MemberID]peer.Hello {
+	ctx, cancel := context.WithTimeout(ctx, e.peerTimeout())
+	defer cancel()
+	return e.port.Hello(ctx, ids)
+}
+
+// await waits for a future until ctx ends. The future itself ends with raft.
+func (e *engine) await(ctx context.Context, f raft.Future) error {
+	endWith(f, e.down)
+	done := make(chan error, 1)
+	e.futures.Go(func() { done <- f.Error() })
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// endWith has a future end when raft is down. The library (UPSTREAM.md, 1) leaves those unanswered
+// that are in its queues when it shuts down: in that of Apply, and in that of the state machine.
+// Its futures have a field for this, ShutdownCh, which it sets in some of them only; there is no
+// other way to it from outside.
+func endWith(f raft.Future, down chan struct{}) {
+	v := reflect.ValueOf(f)
+	if v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.Struct {
+		return // answered already
+	}
+	field := v.Elem().FieldByName("ShutdownCh")
+	if field.IsValid() && field.CanSet() && field.Type() == reflect.TypeOf(down) {
+		field.Set(reflect.ValueOf(down))
+	}
+}
+
+// repeatAfter is how long a message of the raft library, once logged, is only logged as debug: it
+// reports an unreachable peer with each of ten heartbeats a second (UPSTREAM.md, 14).
+const repeatAfter = 30 * time.Second
+
+// hlog makes the raft library log through slog, one level lower: what it calls information is
+// detail to an operator, and what it calls an error is most often a peer that is down. It has the
+// methods that the library calls; the others are those of a logger that logs nothing.
+type hlog struct {
+	hclog.Logger
+	to   *slog.Logger
+	seen *seenMessages
+}
+
+type seenMessages struct {
+	mu sync.Mutex
+	at map[string]time.Time
+}
+
+func newHclog(to *slog.Logger) hclog.Logger {
+	return hlog{Logger: hclog.NewNullLogger(), to: to.With("part", "raft"), seen: &seenMessages{at: map[string]time.Time{}}}
+}
+
+// Debug implements hclog.Logger.
+func (h hlog) Debug(msg string, args ...any) { h.to.Debug(msg, args...) }
+
+// Info implements hclog.Logger.
+func (h hlog) Info(msg string, args ...any) { h.to.Debug(msg, args...) }
+
+// Warn implements hclog.Logger.
+func (h hlog) Warn(msg string, args ...any) { h.Error(msg, args...) }
+
+// Error implements hclog.Logger.
+func (h hlog) Error(msg string, args ...any) {
+	if h.seen.recently(msg) {
+		h.to.Debug(msg, args...)
+	} else {
+		h.to.Info(msg, args...)
+	}
+}
+
+// With implements hclog.Logger.
+func (h hlog) With(args ...any) hclog.Logger {
+	return hlog{Logger: h.Logger, to: h.to.With(args...), seen: h.seen}
+}
+
+// recently reports whether a message was logged within repeatAfter. If not, it counts as logged
+// now.
+func (s *seenMessages) recently(msg string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	if last, ok := s.at[msg]; ok && now.Sub(last) < repeatAfter {
+		return true
+	}
+	if len(s.at) < 1000 {
+		s.at[msg] = now
+	}
+	return false
+}
+
+// clusterClock is the cluster's clock on this member (znode.Store.ClockMs), which it continues when
+// it leads: the clock of the newest entry, and the time that has passed since then by the monotonic
+// clock of this machine. While it follows, each entry sets it right, so that clocks of different
+// speed do not depart from each other.
+//
+// It stands still while this machine is suspended, and while no member runs: what counts by it
+// lives longer then, never shorter.
+type clusterClock struct {
+	clock *clock.Clock
+
+	mu sync.Mutex
+	ms int64     // at the moment at
+	at time.Time // by clock.Awake
+}
+
+// set sets the clock.
+func (c *clusterClock) set(ms int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ms, c.at = ms, c.clock.Awake()
+}
+
+// nowMs returns the clock. It does not run backwards while this member leads.
+func (c *clusterClock) nowMs() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.nowLocked(c.clock.Awake())
+}
+
+func (c *clusterClock) nowLocked(now time.Time) int64 { return c.ms + now.Sub(c.at).Milliseconds() }
+
+// applied is called with the clock of an entry that has been applied. A leader made it some time
+// ago, perhaps this one: a leader is set forward only.
+func (c *clusterClock) applied(ms int64, leads bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if now := c.clock.Awake(); !leads || ms > c.nowLocked(now) {
+		c.ms, c.at = ms, now
+	}
+}
+
+// signal puts a token into c, which has room for one, unless one is there.
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// broadcastAfter has c's waiters look again when ctx ends, until stop is called. c's lock must be
+// one that they hold.
+func broadcastAfter(ctx context.Context, c *sync.Cond) (stop func() bool) {
+	return context.AfterFunc(ctx, func() {
+		c.L.Lock()
+		defer c.L.Unlock()
+		c.Broadcast()
+	})
+}
+
+// sleep waits for d, or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}
+
+// Measures are the counts and times of a Replica since its start, or since Reset. Durations are in
+// nanoseconds. All of it may be read at any time.
+type Measures struct {
+	LogMeasures
+	SnapshotMeasures
+	LeaderMeasures
+	EntryMeasures
+
+	Apply           histogram.Histogram // of an entry to the state, watches and replies included
+	PipelinesOpened atomic.Int64        // times that a member began to be sent entries of the log
+	Damaged         atomic.Int64        // committed entries that cannot be applied
+
+	// These compare the wall clocks of the leader and of this member. Negative values are left out.
+	Proposal    histogram.Histogram // of a follower: until an entry was here
+	Propagation histogram.Histogram // until an entry was applied here
+}
+
+// LogMeasures are of writes to the log.
+type LogMeasures struct {
+	Fsync        histogram.Histogram // of a write with its fsync
+	FsyncEntries histogram.Histogram // entries in a write
+	SlowFsyncs   atomic.Int64        // writes that took Config.SlowFsync or longer
+}
+
+// SnapshotMeasures are of snapshots, this member's own and those between members.
+type SnapshotMeasures struct {
+	Snapshots             histogram.Histogram // of a snapshot, until it was durable
+	NoSnapshots           atomic.Int64        // snapshots that failed
+	SnapshotsSent         atomic.Int64        // to members that need a compacted entry
+	SnapshotsNotDelivered atomic.Int64        // SnapshotsSent that the member did not take
+	SnapshotsNotTaken     atomic.Int64        // that a leader has sent this member
+}
+
+// LeaderMeasures are of changes of the leader, and of a leader's decisions.
+type LeaderMeasures struct {
+	Election      histogram.Histogram // without a leader, until there was one
+	Looking       atomic.Int64        // times that this member began to be without a leader
+	HandOvers     atomic.Int64        // to another voter, because this disk hung
+	DisksReplaced atomic.Int64        // disks of members that this leader has begun to replace
+}
+
+// EntryMeasures are of the entries that this member has proposed, as the leader.
+type EntryMeasures struct {
+	Queued         histogram.Histogram // commands that waited when an entry was made
+	EntryCommands  histogram.Histogram
+	EntryBytes     histogram.Histogram
+	LastEntryBytes atomic.Int64
+	QuorumAck      histogram.Histogram // from raft's taking an entry until it was committed
+	Proposals      atomic.Int64        // commands in them
+	Commits        atomic.Int64        // commands committed
+}
+
+// Reset sets all to zero, except for Damaged.
+func (m *Measures) Reset() {
+	for _, h := range []*histogram.Histogram{&m.Fsync, &m.FsyncEntries, &m.Apply, &m.Snapshots, &m.Election, &m.Queued,
+		&m.EntryCommands, &m.EntryBytes, &m.QuorumAck, &m.Proposal, &m.Propagation} {
+		h.Reset()
+	}
+	for _, n := range []*atomic.Int64{&m.SlowFsyncs, &m.NoSnapshots, &m.Looking, &m.HandOvers, &m.DisksReplaced,
+		&m.LastEntryBytes, &m.Proposals, &m.Commits, &m.SnapshotsSent, &m.PipelinesOpened, &m.SnapshotsNotDelivered,
+		&m.SnapshotsNotTaken} {
+		n.Store(0)
+	}
+}
+
+// proposing counts an entry that is about to be proposed, from a queue of waiting commands.
+func (m *EntryMeasures) proposing(waiting, commands, bytes int) {
+	m.Queued.Observe(int64(waiting))
+	m.EntryCommands.Observe(int64(commands))
+	m.EntryBytes.Observe(int64(bytes))
+	m.LastEntryBytes.Store(int64(bytes))
+	m.Proposals.Add(int64(commands))
+}

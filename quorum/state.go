@@ -1,0 +1,525 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"lockkeeper/internal/mutant"
+	"lockkeeper/quorum/peer"
+	"lockkeeper/quorum/store"
+	"lockkeeper/wire"
+	"lockkeeper/znode"
+)
+
+// state is the replicated state of this member: the applied entries, snapshots, waits for an index.
+type state struct {
+	*engine
+	leadership *leadership
+	batcher    *batcher
+	outbox     *outbox
+
+	full    chan struct{} // capacity 1: the log has grown enough for a snapshot
+	changed chan struct{} // capacity 1: the members may have changed
+
+	replayedIndex atomic.Uint64         // the log was applied up to here before raft was started
+	poisoned      atomic.Pointer[error] // why no entry can be applied any more
+	passedIndex   uint64                // the newest entry that raft has passed to ApplyBatch
+
+	// Lock: mu is taken before any lock of the listener, and before the outbox's.
+	mu           sync.RWMutex
+	store        *znode.Store
+	imported     bool // the state is what was imported, and nothing came after
+	appliedIndex uint64
+	lockedAt     time.Time // when ApplyBatch took mu
+	compaction   compaction
+	newest       savedSnapshot
+}
+
+// savedSnapshot is the newest snapshot on this member's disk; zero if there is none.
+type savedSnapshot struct {
+	zxid wire.Zxid
+	at   time.Time
+}
+
+// newState reads the state that is known to be committed. brought is what a blank disk has
+// imported; zero: nothing.
+func newState(e *engine, l *leadership, b *batcher, o *outbox) (_ *state, brought peer.Imported, err error) {
+	s := &state{engine: e, leadership: l, batcher: b, outbox: o, full: make(chan struct{}, 1), changed: make(chan struct{}, 1),
+		compaction: newCompaction(&e.cfg)}
+	stores := &e.cfg.Stores
+	saved, at, err := loadSnapshot(stores)
+	if err != nil {
+		return nil, brought, err
+	}
+	s.useStore(saved)
+	imported, err := importedSnapshot(stores)
+	if err != nil {
+		return nil, brought, fmt.Errorf("quorum: %w", err)
+	}
+	if imported != nil {
+		s.imported = true
+		brought = peer.Imported{StateTerm: imported.Term, Index: imported.Index, Digest: s.store.Digest()}
+	}
+	s.newest = savedSnapshot{s.store.Zxid(), at}
+	s.compaction.restart(s.store.Counts().DataSizeBytes)
+	c, err := stores.DiscardConflict()
+	if err != nil {
+		return nil, brought, err
+	}
+	if c != nil {
+		s.log.Warn("the log is discarded: a snapshot from a leader contradicts it, so its end was never committed",
+			"first", c.First, "last", c.Last, "snapshot", c.Snapshot)
+	}
+	if err := s.applyCommitted(); err != nil {
+		return nil, brought, err
+	}
+	s.clock.set(s.store.ClockMs())
+	return s, brought, nil
+}
+
+// View is Replica.View.
+func (s *state) View(f func(*znode.Store)) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if observe := s.cfg.ObserveView; observe != nil {
+		observe(func() { f(s.store) })
+		return
+	}
+	f(s.store)
+}
+
+// Members is Replica.Members.
+func (s *state) Members() ([]znode.Member, wire.Zxid) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.store.Members()
+}
+
+// change returns the members as Members does, and the change under way; nil: there is none.
+func (s *state) change() (members []znode.Member, version wire.Zxid, change *znode.Change) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	members, version = s.store.Members()
+	return members, version, s.store.Change()
+}
+
+// applied is the index of the newest entry that is in the state.
+func (s *state) applied() uint64 {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.appliedIndex
+}
+
+// reached is the index up to which everything has been applied or passed over, since the start too.
+func (s *state) reached() uint64 { return max(s.raft.AppliedIndex(), s.replayedIndex.Load()) }
+
+// hasApplied reports whether everything up to index is in the state of this member.
+func (s *state) hasApplied(index uint64) bool {
+	applied := s.applied()
+	if applied >= index {
+		return true
+	}
+	if s.raft.AppliedIndex() < index {
+		return false
+	}
+	// The library has passed it on; commands may wait for their turn to be applied.
+	for i := index; i > applied; i-- {
+		var l raft.Log
+		switch err := s.disk.GetLog(i, &l); {
+		case errors.Is(err, raft.ErrLogNotFound):
+			return true // it is in a snapshot
+		case err != nil || l.Type == raft.LogCommand:
+			return false
+		}
+	}
+	return true
+}
+
+// lead tells the listener that this member leads. Everything from before its term is applied.
+func (s *state) lead() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cfg.Listener.Lead(s.store)
+	if s.imported {
+		// The newest snapshot may be the imported one, which only the founder has written again
+		// with the configuration: nobody takes it without.
+		s.compaction.retry()
+		s.fullLocked()
+	}
+}
+
+// membersMayDiffer makes the change loop look.
+func (s *state) membersMayDiffer() { signal(s.changed) }
+
+// Apply implements raft.FSM.
+func (s *state) Apply(l *raft.Log) any {
+	s.ApplyBatch([]*raft.Log{l})
+	return nil
+}
+
+// ApplyBatch implements raft.BatchingFSM.
+//
+// Invariant: applying a command, telling the listener and publishing the new state are one critical
+// section; a reader is wholly before a command or wholly after it. An entry is one too, unless it
+// takes long.
+func (s *state) ApplyBatch(logs []*raft.Log) []any {
+	// A deposed leader may still write the entries that its successor has committed.
+	if last := logs[len(logs)-1]; s.disk.Lacks(last.Index) {
+		if err := s.disk.Flushed(last.Index); err != nil {
+			s.poison(fmt.Errorf("quorum: %s: entry %d of term %d is to be applied, and is not on the disk: %w", s.cfg.Stores.LogName, last.Index, last.Term, err))
+			return make([]any, len(logs))
+		}
+	}
+	s.batcher.answerable()
+	for _, l := range logs {
+		s.passedIndex = l.Index
+		if l.Type == raft.LogConfiguration {
+			s.membersMayDiffer()
+		}
+		if l.Type != raft.LogCommand {
+			continue
+		}
+		if l.Index <= s.replayedIndex.Load() {
+			s.transport.Commit(l.Index, l.Term)
+			continue
+		}
+		entry, err := znode.DecodeEntry(l.Data)
+		if err != nil {
+			s.poison(fmt.Errorf("quorum: %s: entry %d of term %d: %w", s.cfg.Stores.LogName, l.Index, l.Term, err))
+		}
+		if s.poisoned.Load() != nil {
+			break
+		}
+		s.mu.Lock()
+		start := time.Now()
+		s.lockedAt = start
+		s.store.Apply(l.Term, entry, s.commandApplied)
+		s.appliedIndex = l.Index
+		s.grownLocked(len(entry.Commands), len(l.Data))
+		s.mu.Unlock()
+		s.observe(l, entry, start)
+		s.transport.Commit(l.Index, l.Term)
+		s.cfg.Stores.Log.SetCommitIndex(l.Index)
+	}
+	s.outbox.applied()
+	return make([]any, len(logs))
+}
+
+// slowApply is how long an entry may take to be applied without a warning. Readers get their turn
+// in between (lockedMax).
+const slowApply = 500 * time.Millisecond
+
+// observe records that an entry has been applied, which began at start.
+func (s *state) observe(l *raft.Log, entry *znode.Entry, start time.Time) {
+	now := time.Now()
+	m, took := &s.measures, now.Sub(start)
+	m.Apply.Observe(int64(took))
+	if took >= slowApply {
+		s.trouble.Warn("apply", "an entry took long to apply, and what follows it waited: this machine is overloaded, or sessions "+
+			"with many ephemeral nodes or nodes with many watches have ended (mntr: watch_count, ephemerals_count)",
+			"took", took.Round(time.Millisecond), "limit", slowApply, "commands", len(entry.Commands), "index", l.Index)
+	}
+	_, leads := s.leadership.leadingTerm()
+	s.clock.applied(entry.ClockMs, leads)
+	if late := s.cfg.Now().UnixMilli() - entry.TimeMs; late >= 0 {
+		m.Propagation.Observe(late * int64(time.Millisecond))
+	}
+	if term, leads := s.leadership.leadingTerm(); leads && term == l.Term {
+		m.Commits.Add(int64(len(entry.Commands)))
+		if !l.AppendedAt.IsZero() {
+			m.QuorumAck.Observe(int64(start.Sub(l.AppendedAt)))
+		}
+	}
+}
+
+// commandApplied runs after each command, inside the critical section.
+func (s *state) commandApplied(c *znode.Command, res *znode.Result) {
+	s.cfg.Listener.Applied(s.store, c, res)
+	if res.Deferred || c.Kind >= znode.KindMembers && c.Kind <= znode.KindReconfigured {
+		s.membersMayDiffer()
+	}
+	if res.Status != znode.Gap {
+		s.outbox.settle(c.Key())
+	} else if s.outbox.gap(c.Key()) {
+		s.cfg.Listener.Undeliverable(c.Key())
+	}
+	if time.Since(s.lockedAt) > lockedMax {
+		s.mu.Unlock() // lets waiting readers in
+		s.mu.Lock()
+		s.lockedAt = time.Now()
+	}
+}
+
+// lockedMax is after how long readers get their turn between two commands of an entry: many may be
+// in one, and a session that ends deletes thousands of nodes.
+const lockedMax = 10 * time.Millisecond
+
+// applyCommitted brings the state up to the last entry that is known to be committed. raft begins
+// with the snapshot and goes on when a leader sends a commit index, but a member that serves
+// without a leader (read-only mode) must not go back in time by that. What raft applies a second
+// time is skipped.
+//
+// The entries behind that one are decoded only. Errors: store.ErrFormat, store.ErrDamaged; they
+// name the log.
+func (s *state) applyCommitted() error {
+	newest, err := s.cfg.Stores.Newest()
+	if err != nil {
+		return err
+	}
+	from := uint64(0)
+	if newest != nil {
+		from = newest.Index
+	}
+	last, err := s.cfg.Stores.Log.LastIndex()
+	if err != nil {
+		return fmt.Errorf("quorum: read log: %w", err)
+	}
+	for i := from + 1; i <= last; i++ {
+		var l raft.Log
+		if err := s.cfg.Stores.Log.GetLog(i, &l); err != nil {
+			return fmt.Errorf("quorum: read log: %w", err)
+		}
+		if l.Type != raft.LogCommand {
+			continue
+		}
+		entry, err := znode.DecodeEntry(l.Data)
+		if err != nil {
+			return fmt.Errorf("quorum: %s: entry %d of term %d: %w", s.cfg.Stores.LogName, l.Index, l.Term, unreadable(err))
+		}
+		if i > s.cfg.Stores.Log.CommitIndex() {
+			continue
+		}
+		s.store.Apply(l.Term, entry, func(*znode.Command, *znode.Result) {})
+		s.appliedIndex = i
+		s.replayedIndex.Store(i)
+		s.grownLocked(len(entry.Commands), len(l.Data))
+	}
+	return nil
+}
+
+// poison stops the member: going on without a committed entry would make this replica differ from
+// the others. Until it has stopped nothing is applied, and so nothing answered.
+func (s *state) poison(err error) {
+	if s.poisoned.CompareAndSwap(nil, &err) {
+		s.measures.Damaged.Add(1)
+		s.cfg.Fatal(err)
+	}
+}
+
+// grownLocked records that an entry was applied.
+func (s *state) grownLocked(commands, bytes int) {
+	s.compaction.add(commands, bytes)
+	s.fullLocked()
+}
+
+// fullLocked wakes the snapshot loop if a snapshot is due.
+func (s *state) fullLocked() {
+	if s.compaction.due() {
+		signal(s.full)
+	}
+}
+
+// Restore implements raft.FSM: the leader has sent a snapshot, because what this member lacks is no
+// longer in the leader's log.
+func (s *state) Restore(rc io.ReadCloser) error {
+	defer rc.Close()
+	state, err := znode.Restore(rc)
+	if err != nil {
+		return fmt.Errorf("quorum: restore snapshot from the leader: %w", err)
+	}
+	if of, own := state.Cluster(), s.roster.Cluster(); of != 0 && of != own && !mutant.On(mutant.ClustersMix) {
+		err := fmt.Errorf("%w: a snapshot of cluster %v was sent to this member of cluster %v", errOtherCluster, of, own)
+		s.poison(err)
+		return err
+	}
+	if s.imported && s.appliedIndex == 0 {
+		if err := SameHistory(s.store, state); err != nil {
+			err = fmt.Errorf("%w (%w)", errForeign, err)
+			s.poison(errors.Join(err, s.disk.Stable().SetUint64([]byte(store.Import), importForeign)))
+			return err
+		}
+	}
+	c, err := s.disk.RemoveConflict()
+	if err != nil {
+		return err
+	}
+	if c != nil {
+		s.log.Warn("entries that were never committed are removed: the leader's snapshot contradicts them",
+			"first", c.First, "last", c.Last, "term", c.Term)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.useStore(state)
+	if end, ok := s.disk.SnapshotEnd(); ok {
+		s.appliedIndex = end
+	}
+	s.clock.set(state.ClockMs())
+	s.imported = false
+	s.replayedIndex.Store(0)
+	s.compaction.restart(s.store.Counts().DataSizeBytes)
+	s.newest = savedSnapshot{state.Zxid(), s.cfg.Now()}
+	s.cfg.Listener.Restored(state)
+	s.membersMayDiffer()
+	s.log.Info("state replaced by a snapshot from the leader", "zxid", state.Zxid())
+	return nil
+}
+
+// useStore makes a state that has been restored this member's.
+func (s *state) useStore(store *znode.Store) {
+	if s.cfg.KeepQuotas {
+		store.KeepQuotas()
+	}
+	s.store = store
+}
+
+// snapshotRetry is the pause after a snapshot that failed, because the disk is full for example.
+const snapshotRetry = time.Minute
+
+// snapshotLoop has a snapshot taken, and the log compacted, when one is due.
+func (s *state) snapshotLoop(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.full:
+		}
+		s.mu.RLock()
+		due, keep := s.compaction.due() && !s.store.Restoring(), s.compaction.keep(s.cfg.TrailingBytes)
+		s.mu.RUnlock()
+		if !due {
+			continue // a signal from before the newest one, or during a restore: its end follows
+		}
+		rc := s.raft.ReloadableConfig()
+		rc.TrailingLogs = keep
+		err := s.raft.ReloadConfig(rc)
+		if err == nil {
+			err = s.raft.Snapshot().Error()
+		}
+		if err != nil && !errors.Is(err, raft.ErrNothingNewToSnapshot) && !errors.Is(err, raft.ErrRaftShutdown) {
+			s.log.Warn("no snapshot taken, the log goes on growing", "err", err)
+			sleep(ctx, snapshotRetry)
+			s.mu.Lock()
+			s.compaction.retry()
+			s.fullLocked()
+			s.mu.Unlock()
+		}
+	}
+}
+
+// SnapshotInfo is about a snapshot on the disk.
+type SnapshotInfo struct {
+	Index uint64
+	Bytes int64
+}
+
+// newestSnapshot is Replica.Snapshot.
+func (s *state) newestSnapshot() (info SnapshotInfo, err error) {
+	newest, err := s.cfg.Stores.Newest()
+	if err == nil && newest != nil {
+		info = SnapshotInfo{Index: newest.Index, Bytes: newest.Size}
+	}
+	return info, err
+}
+
+// TakeSnapshot is Replica.TakeSnapshot.
+func (s *state) TakeSnapshot(ctx context.Context) (SnapshotInfo, error) {
+	f := s.raft.Snapshot()
+	done := make(chan error, 1)
+	go func() { done <- f.Error() }()
+	select {
+	case err := <-done:
+		if err != nil && !errors.Is(err, raft.ErrNothingNewToSnapshot) {
+			return SnapshotInfo{}, fmt.Errorf("quorum: take a snapshot: %w", err)
+		}
+		return s.newestSnapshot()
+	case <-ctx.Done():
+		return SnapshotInfo{}, fmt.Errorf("quorum: take a snapshot: it goes on, %w", ctx.Err())
+	}
+}
+
+// LastSnapshot is Replica.LastSnapshot.
+func (s *state) LastSnapshot() (wire.Zxid, time.Time) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.newest.zxid, s.newest.at
+}
+
+var _ raft.BatchingFSM = (*state)(nil)
+
+// Snapshot implements raft.FSM.
+func (s *state) Snapshot() (raft.FSMSnapshot, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.poisoned.Load(); err != nil {
+		return nil, *err
+	}
+	if s.passedIndex < s.replayedIndex.Load() || s.store.Restoring() {
+		// Raft would take this state for an earlier one; or a part of it is in the log only.
+		return nil, raft.ErrNothingNewToSnapshot
+	}
+	s.compaction.restart(s.store.Counts().DataSizeBytes)
+	return &fsmSnapshot{snap: s.store.Snapshot(), state: s}, nil
+}
+
+// fsmSnapshot writes one point in time of the state while entries go on being applied.
+type fsmSnapshot struct {
+	snap  *znode.Snapshot
+	state *state
+}
+
+// Persist implements raft.FSMSnapshot.
+func (s *fsmSnapshot) Persist(sink raft.SnapshotSink) error {
+	start := time.Now()
+	n, err := s.snap.WriteTo(sink)
+	if err == nil {
+		err = sink.Close()
+	}
+	if err != nil {
+		_ = sink.Cancel()
+		s.state.measures.NoSnapshots.Add(1)
+		// The log is still complete, so nothing is lost; the next try may succeed.
+		s.state.log.Error("snapshot failed", "err", err)
+		return fmt.Errorf("quorum: write snapshot: %w", err)
+	}
+	s.state.mu.Lock()
+	s.state.newest = savedSnapshot{s.snap.Zxid(), s.state.cfg.Now()}
+	s.state.mu.Unlock()
+	s.state.measures.Snapshots.ObserveSince(start)
+	s.state.log.Info("snapshot taken", "id", sink.ID(), "bytes", n, "took", time.Since(start).Round(time.Millisecond))
+	return nil
+}
+
+// Release implements raft.FSMSnapshot.
+func (s *fsmSnapshot) Release() {
+	s.state.mu.Lock()
+	defer s.state.mu.Unlock()
+	s.snap.Release()
+}
+
+// Freeze is Replica.Freeze.
+func (s *state) Freeze() *LiveSnapshot {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return &LiveSnapshot{Snapshot: s.store.Snapshot(), state: s}
+}
+
+// LiveSnapshot is the state of a replica at one moment. While it is held, the memory of what
+// changes is taken twice.
+type LiveSnapshot struct {
+	*znode.Snapshot
+	state *state
+}
+
+// Release gives the snapshot up.
+func (s *LiveSnapshot) Release() {
+	s.state.mu.Lock()
+	defer s.state.mu.Unlock()
+	s.Snapshot.Release()
+}
