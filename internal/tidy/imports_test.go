@@ -53,7 +53,7 @@ const imports = `
 	server/ops/metrics:        internal/histogram github.com/prometheus/client_golang/prometheus
 	                       github.com/prometheus/client_golang/prometheus/collectors
 	                       github.com/prometheus/client_golang/prometheus/promhttp
-	server:                wire znode locknode quorum quorum/peer quorum/store session internal/connlimit server/zoocfg server/datadir server/offline server/secure server/ops/audit server/ops/admin
+	server:                wire znode locknode quorum quorum/peer quorum/store session internal/connlimit golang.org/x/time/rate server/zoocfg server/datadir server/offline server/secure server/ops/audit server/ops/admin
 	                       server/ops/console server/ops/console/web server/ops/metrics internal/loglimit internal/histogram internal/clock
 	server/simtest:
 	deploy:
@@ -110,7 +110,7 @@ const imports = `
 	internal/freeport:
 	internal/cputime:       golang.org/x/sys/unix
 	internal/loglimit:
-	internal/connlimit:
+	internal/connlimit:    golang.org/x/time/rate
 	internal/histogram:
 	internal/zkconn:       wire
 	internal/testcert:
