@@ -85,7 +85,7 @@ func TestJudgeBirth(t *testing.T) {
 				answers[id] = h
 			}
 		}
-		b := judgeBirth(&Config{ID: 1, Members: members, Without: tt.without}, blank(1), answers)
+		b := judgeBirth(&Config{ID: 1, Members: members, DiskConfig: DiskConfig{Without: tt.without}}, blank(1), answers)
 		if b.founder != tt.founder || len(b.servers) != tt.servers || len(b.waits) != tt.waits || b.cluster != 0 {
 			t.Errorf("%s: %+v", name, b)
 		}

@@ -61,7 +61,7 @@ func boundDisk(t *testing.T, kind store.LogKind) {
 	}
 	rec := newRecorder()
 	r, err := Open(Config{ID: 1, Members: []Member{{ID: 1}}, Stores: stores, Listener: rec, Logger: testLogger(),
-		SnapshotLogBytes: logBytes, TrailingBytes: trailBytes})
+		SnapshotConfig: SnapshotConfig{SnapshotLogBytes: logBytes, TrailingBytes: trailBytes}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -167,8 +167,7 @@ func (c *catchUp) isOfTerm(h heardCommit) bool {
 	return ok && term == h.term
 }
 
-// Joined reports whether this member has caught up with a leader since it started. Until then it
-// serves no client.
+// Joined is Replica.Joined.
 func (c *catchUp) Joined() bool {
 	select {
 	case <-c.joined:
@@ -178,9 +177,7 @@ func (c *catchUp) Joined() bool {
 	}
 }
 
-// Ready reports whether this member counts: it knows a leader, and has applied everything that it
-// has been told to be committed, as of the last few seconds. If not, why says it in words, in at
-// most maxWhy bytes.
+// Ready is Replica.Ready.
 func (c *catchUp) Ready() (ok bool, why string) {
 	if c.leadership.Leader() == NoMember {
 		return false, "it knows no leader"

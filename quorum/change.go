@@ -78,10 +78,7 @@ func (ms *members) driveChange(ctx context.Context, ch *changer) (pause time.Dur
 		*ch = changer{}
 		return 0
 	}
-	ms.state.mu.RLock()
-	wanted, _ := ms.state.store.Members()
-	change := ms.state.store.Change()
-	ms.state.mu.RUnlock()
+	wanted, _, change := ms.state.change()
 	if wanted == nil || ms.cfg.alone() {
 		return 0
 	}
@@ -177,10 +174,8 @@ func (ms *members) endChange(ctx context.Context, c *znode.Change, code wire.Cod
 	}
 	// Until it has been applied, another one would only be one too many.
 	for range 100 {
-		ms.state.mu.RLock()
-		over := ms.state.store.Change() != c
-		ms.state.mu.RUnlock()
-		if _, leads := ms.leadership.settledTerm(); over || !leads || ctx.Err() != nil {
+		_, _, now := ms.state.change()
+		if _, leads := ms.leadership.settledTerm(); now != c || !leads || ctx.Err() != nil {
 			return
 		}
 		sleep(ctx, changePause/4)

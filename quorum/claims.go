@@ -50,10 +50,7 @@ func newClaims(e *engine, l *leadership, s *state) *claims {
 	return &claims{engine: e, leadership: l, state: s, stream: leaderStream{engine: e, kind: peer.StreamClaims, maxFrame: maxClaimsFrame}}
 }
 
-// MayExist asks the leader whether the sessions of claims exist and have those passwords. False is
-// certain: the session did not exist, with that password, at some moment during the call. True is
-// not, for a command that ends the session may be in the log. An error means that nothing is known.
-// MayExist serves one call at a time; others wait.
+// MayExist is Replica.MayExist.
 func (cl *claims) MayExist(ctx context.Context, claims []znode.Claim) ([]bool, error) {
 	if len(claims) > MaxClaims {
 		return nil, errClaims

@@ -6,7 +6,7 @@ import (
 
 func TestSnapshotsAreDueAtMostAtTheirCount(t *testing.T) {
 	for _, most := range []int{1, 2, 3, 1000} {
-		cfg := Config{ID: 1, SnapshotCommands: most, SnapshotLogBytes: int64(most) << 10}
+		cfg := Config{ID: 1, SnapshotConfig: SnapshotConfig{SnapshotCommands: most, SnapshotLogBytes: int64(most) << 10}}
 		seen := make(map[int]bool)
 		g := newCompaction(&cfg)
 		for range 100 {
@@ -137,7 +137,7 @@ func TestMembersTakeTheirSnapshotsApart(t *testing.T) {
 
 // The entries that stay behind a snapshot are bounded in bytes, too.
 func TestTrailingEntriesFitByBytes(t *testing.T) {
-	c := newCompaction(&Config{TrailingEntries: 100})
+	c := newCompaction(&Config{SnapshotConfig: SnapshotConfig{TrailingEntries: 100}})
 	if n := c.keep(1000); n != 100 {
 		t.Errorf("of nothing: %d", n)
 	}

@@ -49,6 +49,11 @@ type Listener interface {
 
 // Config describes one member. Zero values are useful where a comment says so.
 type Config struct {
+	SnapshotConfig
+	ReportConfig
+	DiskConfig
+	Seams
+
 	ID MemberID
 	// Members are those of the first start, including this one; afterwards those that have been
 	// agreed upon count. A member alone, which has no peer port, is a single one without an
@@ -59,6 +64,37 @@ type Config struct {
 	// 500 ms and 1 s: on a busy machine a member that is well may not run for a few hundred ms.
 	// 0 means 3 s.
 	Tick time.Duration
+	// SlowFsync is how long a write to the log, with its fsync, may take without being counted and
+	// logged as slow. 0 means 1 s; less than 0 never.
+	SlowFsync time.Duration
+	// ConfigText becomes the data of /zookeeper/config at the first start (znode.ConfigText). Empty
+	// for a standalone member, and then the members cannot be changed.
+	ConfigText string
+	// MembersChanged is called, from one goroutine, when this member learns who the members are,
+	// and when they have changed. nil: nobody wants to know.
+	MembersChanged func(members []znode.Member, version wire.Zxid)
+	// KeepQuotas is that of the state: znode.Store.KeepQuotas.
+	KeepQuotas bool
+	// Flags are the settings that change what Apply does; the leader's travel in each entry.
+	Flags znode.Flags
+
+	Stores   store.Stores
+	Listener Listener
+	Logger   *slog.Logger // nil: slog.Default
+
+	// Peers describes the peer port. Open sets its ID, Members and Logger.
+	Peers peer.Config
+	// MayTransfer says whether a request with this proof may have the leadership transferred; nil:
+	// every one may. It is called on the leader, with what the function that was given to
+	// TransferLeadership on another member has returned for the same occasion.
+	MayTransfer func(proof string, occasion []byte) error
+	// Fatal is called, once, when the member cannot go on, for example because its log cannot be
+	// written. By then nothing is acknowledged any more. nil means panic.
+	Fatal func(error)
+}
+
+// SnapshotConfig says when snapshots are taken, and the entries that stay in the log behind them.
+type SnapshotConfig struct {
 	// SnapshotCommands is the number of applied commands after which a snapshot is taken and the
 	// log compacted, at the latest: each time a number from above a half of it is drawn (type
 	// compaction). 0 means 100 000 (ZooKeeper's snapCount), or as many more as make the log half as
@@ -71,15 +107,10 @@ type Config struct {
 	TrailingEntries uint64
 	// TrailingBytes bounds these entries too. 0 means 64 MiB.
 	TrailingBytes int64
-	// SlowFsync is how long a write to the log, with its fsync, may take without being counted and
-	// logged as slow. 0 means 1 s; less than 0 never.
-	SlowFsync time.Duration
-	// ConfigText becomes the data of /zookeeper/config at the first start (znode.ConfigText). Empty
-	// for a standalone member, and then the members cannot be changed.
-	ConfigText string
-	// MembersChanged is called, from one goroutine, when this member learns who the members are,
-	// and when they have changed. nil: nobody wants to know.
-	MembersChanged func(members []znode.Member, version wire.Zxid)
+}
+
+// ReportConfig is what this member reports of itself to others (Report).
+type ReportConfig struct {
 	// ClientAddr is where clients connect to this member; it is part of its Report. nil: it is
 	// empty.
 	ClientAddr func() string
@@ -87,15 +118,10 @@ type Config struct {
 	Details func() []byte
 	// PeerAuth says how members prove to this one who they are; it is part of its Report.
 	PeerAuth string
-	// KeepQuotas is that of the state: znode.Store.KeepQuotas.
-	KeepQuotas bool
-	// Flags are the settings that change what Apply does; the leader's travel in each entry.
-	Flags znode.Flags
+}
 
-	Stores   store.Stores
-	Listener Listener
-	Logger   *slog.Logger // nil: slog.Default
-
+// DiskConfig says which disks may become those of members.
+type DiskConfig struct {
 	// Lost says that the disk replaces one that was set aside: no cluster begins with it.
 	Lost bool
 	// KeepDisks keeps a leader from replacing the disk of a member that comes back with another
@@ -105,12 +131,10 @@ type Config struct {
 	// cluster, and do not run, begin it later. It must belong to one run of the process
 	// (docs/decisions/017-a-member-is-its-disk.md).
 	Without []MemberID
-	// Peers describes the peer port. Open sets its ID, Members and Logger.
-	Peers peer.Config
-	// MayTransfer says whether a request with this proof may have the leadership transferred; nil:
-	// every one may. It is called on the leader, with what the function that was given to
-	// TransferLeadership on another member has returned for the same occasion.
-	MayTransfer func(proof string, occasion []byte) error
+}
+
+// Seams are the clocks of a member, and the hooks of a simulation.
+type Seams struct {
 	// Now is the wall clock that stamps entries when this member leads; nil means time.Now. Nothing
 	// else uses it: leases run on the monotonic clock.
 	Now func() time.Time
@@ -121,9 +145,6 @@ type Config struct {
 	// loop, and before a term or a vote is saved: a simulation decides there which goroutine goes
 	// on. nil: nothing is called.
 	Yield func()
-	// Fatal is called, once, when the member cannot go on, for example because its log cannot be
-	// written. By then nothing is acknowledged any more. nil means panic.
-	Fatal func(error)
 	// ObserveView carries out what View is called with; nil: View does. It is for tests.
 	ObserveView func(view func())
 }

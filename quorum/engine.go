@@ -9,12 +9,14 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
 	"lockkeeper/internal/clock"
+	"lockkeeper/internal/histogram"
 	"lockkeeper/internal/loglimit"
 	"lockkeeper/quorum/peer"
 	"lockkeeper/quorum/store"
@@ -432,4 +434,78 @@ func sleep(ctx context.Context, d time.Duration) {
 	case <-ctx.Done():
 	case <-t.C:
 	}
+}
+
+// Measures are the counts and times of a Replica since its start, or since Reset. Durations are in
+// nanoseconds. All of it may be read at any time.
+type Measures struct {
+	LogMeasures
+	SnapshotMeasures
+	LeaderMeasures
+	EntryMeasures
+
+	Apply           histogram.Histogram // of an entry to the state, watches and replies included
+	PipelinesOpened atomic.Int64        // times that a member began to be sent entries of the log
+	Damaged         atomic.Int64        // committed entries that cannot be applied
+
+	// These compare the wall clocks of the leader and of this member. Negative values are left out.
+	Proposal    histogram.Histogram // of a follower: until an entry was here
+	Propagation histogram.Histogram // until an entry was applied here
+}
+
+// LogMeasures are of writes to the log.
+type LogMeasures struct {
+	Fsync        histogram.Histogram // of a write with its fsync
+	FsyncEntries histogram.Histogram // entries in a write
+	SlowFsyncs   atomic.Int64        // writes that took Config.SlowFsync or longer
+}
+
+// SnapshotMeasures are of snapshots, this member's own and those between members.
+type SnapshotMeasures struct {
+	Snapshots             histogram.Histogram // of a snapshot, until it was durable
+	NoSnapshots           atomic.Int64        // snapshots that failed
+	SnapshotsSent         atomic.Int64        // to members that need a compacted entry
+	SnapshotsNotDelivered atomic.Int64        // SnapshotsSent that the member did not take
+	SnapshotsNotTaken     atomic.Int64        // that a leader has sent this member
+}
+
+// LeaderMeasures are of changes of the leader, and of a leader's decisions.
+type LeaderMeasures struct {
+	Election      histogram.Histogram // without a leader, until there was one
+	Looking       atomic.Int64        // times that this member began to be without a leader
+	HandOvers     atomic.Int64        // to another voter, because this disk hung
+	DisksReplaced atomic.Int64        // disks of members that this leader has begun to replace
+}
+
+// EntryMeasures are of the entries that this member has proposed, as the leader.
+type EntryMeasures struct {
+	Queued         histogram.Histogram // commands that waited when an entry was made
+	EntryCommands  histogram.Histogram
+	EntryBytes     histogram.Histogram
+	LastEntryBytes atomic.Int64
+	QuorumAck      histogram.Histogram // from raft's taking an entry until it was committed
+	Proposals      atomic.Int64        // commands in them
+	Commits        atomic.Int64        // commands committed
+}
+
+// Reset sets all to zero, except for Damaged.
+func (m *Measures) Reset() {
+	for _, h := range []*histogram.Histogram{&m.Fsync, &m.FsyncEntries, &m.Apply, &m.Snapshots, &m.Election, &m.Queued,
+		&m.EntryCommands, &m.EntryBytes, &m.QuorumAck, &m.Proposal, &m.Propagation} {
+		h.Reset()
+	}
+	for _, n := range []*atomic.Int64{&m.SlowFsyncs, &m.NoSnapshots, &m.Looking, &m.HandOvers, &m.DisksReplaced,
+		&m.LastEntryBytes, &m.Proposals, &m.Commits, &m.SnapshotsSent, &m.PipelinesOpened, &m.SnapshotsNotDelivered,
+		&m.SnapshotsNotTaken} {
+		n.Store(0)
+	}
+}
+
+// proposing counts an entry that is about to be proposed, from a queue of waiting commands.
+func (m *EntryMeasures) proposing(waiting, commands, bytes int) {
+	m.Queued.Observe(int64(waiting))
+	m.EntryCommands.Observe(int64(commands))
+	m.EntryBytes.Observe(int64(bytes))
+	m.LastEntryBytes.Store(int64(bytes))
+	m.Proposals.Add(int64(commands))
 }

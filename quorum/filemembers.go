@@ -41,9 +41,7 @@ type fileChange struct {
 // have the same. It returns when to look again; 0: the file has the members of the cluster, or does
 // not count.
 func (ms *members) adoptFile(ctx context.Context, ch *changer) (pause time.Duration) {
-	ms.state.mu.RLock()
-	members, version := ms.state.store.Members()
-	ms.state.mu.RUnlock()
+	members, version := ms.state.Members()
 	wanted := ms.file
 	if ms.cfg.Flags&znode.Reconfig != 0 || version != 0 || len(wanted) == 0 || znode.SameVotes(members, wanted) {
 		return 0
@@ -170,10 +168,7 @@ func (ms *members) yieldToLines(answers map[MemberID]peer.Hello) {
 	if _, leads := ms.leadership.settledTerm(); !leads || len(others) == 0 || ms.cfg.Flags&znode.Reconfig != 0 {
 		return
 	}
-	ms.state.mu.RLock()
-	members, version := ms.state.store.Members()
-	change := ms.state.store.Change()
-	ms.state.mu.RUnlock()
+	members, version, change := ms.state.change()
 	for _, ids := range others {
 		if change != nil || version != 0 || !NewMaj(max(1, znode.Voters(members))).Quorum(len(ids)) {
 			continue

@@ -170,7 +170,7 @@ func TestJudgeGrowth(t *testing.T) {
 				answers[id] = *h
 			}
 		}
-		if waits := judgeGrowth(&Config{ID: 1, Members: members, Without: tt.without}, 7, answers); len(waits) != tt.waits {
+		if waits := judgeGrowth(&Config{ID: 1, Members: members, DiskConfig: DiskConfig{Without: tt.without}}, 7, answers); len(waits) != tt.waits {
 			t.Errorf("%s: %q", name, waits)
 		}
 	}

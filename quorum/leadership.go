@@ -44,7 +44,7 @@ func newLeadership(e *engine, b *batcher) *leadership {
 	return l
 }
 
-// Leader is the member that leads, as far as this one knows; NoMember while it knows none.
+// Leader is Replica.Leader.
 func (l *leadership) Leader() MemberID {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -191,16 +191,14 @@ func (l *leadership) propose(ctx context.Context, c *znode.Command) error {
 	return l.batcher.submit(ctx, [][]byte{data})
 }
 
-// LeaderKnown says since when this member has known the present leader; false while it knows none,
-// with since when.
+// LeaderKnown is Replica.LeaderKnown.
 func (l *leadership) LeaderKnown() (since time.Time, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.leaderFrom, l.leader != NoMember
 }
 
-// LeaderSilence is for how long this member has heard nothing of the leader that it follows; false
-// if it leads, or knows no leader.
+// LeaderSilence is Replica.LeaderSilence.
 func (l *leadership) LeaderSilence() (time.Duration, bool) {
 	l.mu.Lock()
 	leader := l.leader
@@ -218,16 +216,6 @@ func (l *leadership) leaderlessFor() time.Duration {
 		return 0
 	}
 	return time.Since(since)
-}
-
-// CommonVersion is the newest version of the protocol that all members speak, as the leader has
-// heard from them: what came with it may be used in the log (docs/decisions/013-versions.md). It is
-// 0 if there is none, or a member has not been heard of, and on members that do not lead.
-func (l *leadership) CommonVersion() uint8 {
-	if l.port == nil || l.Leader() != l.cfg.ID {
-		return 0
-	}
-	return l.port.CommonVersion()
 }
 
 // LeaderChange is a change of the leader, as this member saw it.
@@ -322,7 +310,7 @@ func (l *leadership) leaderMoves(why string) {
 	l.changes.moving = why
 }
 
-// LeaderChanges returns the last changes of the leader that this member saw, the newest first.
+// LeaderChanges is Replica.LeaderChanges.
 func (l *leadership) LeaderChanges() []LeaderChange {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -116,10 +116,7 @@ func (l *leases) touchAsLeader(heard []wire.SessionID) (extended []wire.SessionI
 	return l.cfg.Listener.Touch(heard), proven, nil
 }
 
-// Touch reports sessions that this member heard from to the leader. It returns those whose lease
-// was extended, and a moment, not after the call began, from which the extension counts: none of
-// them is expired before that moment plus its timeout, by whatever leader. The moment is of
-// Config.Clock. An error means that nothing is known. Touch serves one call at a time; others wait.
+// Touch is Replica.Touch.
 func (l *leases) Touch(ctx context.Context, heard []wire.SessionID) (extended []wire.SessionID, from time.Time, err error) {
 	l.stream.mu.Lock()
 	defer l.stream.mu.Unlock()

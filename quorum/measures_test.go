@@ -19,7 +19,7 @@ func TestSlowWritesAndEntriesAreLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		log := slog.New(slog.NewTextHandler(&out, nil))
-		e := &engine{cfg: Config{ID: 1, Now: time.Now, SlowFsync: 100 * time.Millisecond}, log: log, trouble: loglimit.New(log)}
+		e := &engine{cfg: Config{ID: 1, Seams: Seams{Now: time.Now}, SlowFsync: 100 * time.Millisecond}, log: log, trouble: loglimit.New(log)}
 		r := &Replica{engine: e, leadership: newLeadership(e, nil)}
 		r.state = &state{engine: e, leadership: r.leadership}
 		write := func(took time.Duration) {

@@ -127,10 +127,7 @@ const tellAfter = 200 * time.Millisecond
 // followMembers tells the roster, the peer port and the member above who the members are. It
 // reports whether to look again soon.
 func (ms *members) followMembers(told *toldMembers) (again bool) {
-	ms.state.mu.RLock()
-	members, version := ms.state.store.Members()
-	change := ms.state.store.Change()
-	ms.state.mu.RUnlock()
+	members, version, change := ms.state.change()
 	var coming []znode.Member
 	if change != nil {
 		coming = change.Members

@@ -84,9 +84,7 @@ func (ms *members) plan(ctx context.Context, ch *changer, wanted []znode.Member)
 			p.others[s.ID] = true
 		}
 	}
-	ms.state.mu.RLock()
-	members, _ := ms.state.store.Members()
-	ms.state.mu.RUnlock()
+	members, _ := ms.state.Members()
 	for _, m := range members {
 		p.begun = p.begun || votes[MemberID(m.ID)] == m.Observer
 	}

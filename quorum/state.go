@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -83,7 +84,7 @@ func newState(e *engine, l *leadership, b *batcher, o *outbox) (_ *state, brough
 	return s, brought, nil
 }
 
-// View calls f with the state as it is after some entry. f must not keep it, nor call the Replica.
+// View is Replica.View.
 func (s *state) View(f func(*znode.Store)) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -94,13 +95,19 @@ func (s *state) View(f func(*znode.Store)) {
 	f(s.store)
 }
 
-// Members returns who the members are, in ascending order, as of what this member has applied, and
-// the zxid of the newest change (0: there was none). It is empty for a member that stands alone, or
-// is new. The slice must not be modified.
+// Members is Replica.Members.
 func (s *state) Members() ([]znode.Member, wire.Zxid) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.store.Members()
+}
+
+// change returns the members as Members does, and the change under way; nil: there is none.
+func (s *state) change() (members []znode.Member, version wire.Zxid, change *znode.Change) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	members, version = s.store.Members()
+	return members, version, s.store.Change()
 }
 
 // applied is the index of the newest entry that is in the state.
@@ -372,7 +379,131 @@ func (s *state) useStore(store *znode.Store) {
 	s.store = store
 }
 
-// Freeze returns the state as it is after some entry, to be written out. It has to be released.
+// snapshotRetry is the pause after a snapshot that failed, because the disk is full for example.
+const snapshotRetry = time.Minute
+
+// snapshotLoop has a snapshot taken, and the log compacted, when one is due.
+func (s *state) snapshotLoop(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.full:
+		}
+		s.mu.RLock()
+		due, keep := s.compaction.due() && !s.store.Restoring(), s.compaction.keep(s.cfg.TrailingBytes)
+		s.mu.RUnlock()
+		if !due {
+			continue // a signal from before the newest one, or during a restore: its end follows
+		}
+		rc := s.raft.ReloadableConfig()
+		rc.TrailingLogs = keep
+		err := s.raft.ReloadConfig(rc)
+		if err == nil {
+			err = s.raft.Snapshot().Error()
+		}
+		if err != nil && !errors.Is(err, raft.ErrNothingNewToSnapshot) && !errors.Is(err, raft.ErrRaftShutdown) {
+			s.log.Warn("no snapshot taken, the log goes on growing", "err", err)
+			sleep(ctx, snapshotRetry)
+			s.mu.Lock()
+			s.compaction.retry()
+			s.fullLocked()
+			s.mu.Unlock()
+		}
+	}
+}
+
+// SnapshotInfo is about a snapshot on the disk.
+type SnapshotInfo struct {
+	Index uint64
+	Bytes int64
+}
+
+// newestSnapshot is Replica.Snapshot.
+func (s *state) newestSnapshot() (info SnapshotInfo, err error) {
+	newest, err := s.cfg.Stores.Newest()
+	if err == nil && newest != nil {
+		info = SnapshotInfo{Index: newest.Index, Bytes: newest.Size}
+	}
+	return info, err
+}
+
+// TakeSnapshot is Replica.TakeSnapshot.
+func (s *state) TakeSnapshot(ctx context.Context) (SnapshotInfo, error) {
+	f := s.raft.Snapshot()
+	done := make(chan error, 1)
+	go func() { done <- f.Error() }()
+	select {
+	case err := <-done:
+		if err != nil && !errors.Is(err, raft.ErrNothingNewToSnapshot) {
+			return SnapshotInfo{}, fmt.Errorf("quorum: take a snapshot: %w", err)
+		}
+		return s.newestSnapshot()
+	case <-ctx.Done():
+		return SnapshotInfo{}, fmt.Errorf("quorum: take a snapshot: it goes on, %w", ctx.Err())
+	}
+}
+
+// LastSnapshot is Replica.LastSnapshot.
+func (s *state) LastSnapshot() (wire.Zxid, time.Time) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.newest.zxid, s.newest.at
+}
+
+var _ raft.BatchingFSM = (*state)(nil)
+
+// Snapshot implements raft.FSM.
+func (s *state) Snapshot() (raft.FSMSnapshot, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.poisoned.Load(); err != nil {
+		return nil, *err
+	}
+	if s.passedIndex < s.replayedIndex.Load() || s.store.Restoring() {
+		// Raft would take this state for an earlier one; or a part of it is in the log only.
+		return nil, raft.ErrNothingNewToSnapshot
+	}
+	s.compaction.restart(s.store.Counts().DataSizeBytes)
+	return &fsmSnapshot{snap: s.store.Snapshot(), state: s}, nil
+}
+
+// fsmSnapshot writes one point in time of the state while entries go on being applied.
+type fsmSnapshot struct {
+	snap  *znode.Snapshot
+	state *state
+}
+
+// Persist implements raft.FSMSnapshot.
+func (s *fsmSnapshot) Persist(sink raft.SnapshotSink) error {
+	start := time.Now()
+	n, err := s.snap.WriteTo(sink)
+	if err == nil {
+		err = sink.Close()
+	}
+	if err != nil {
+		_ = sink.Cancel()
+		s.state.measures.NoSnapshots.Add(1)
+		// The log is still complete, so nothing is lost; the next try may succeed.
+		s.state.log.Error("snapshot failed", "err", err)
+		return fmt.Errorf("quorum: write snapshot: %w", err)
+	}
+	s.state.mu.Lock()
+	s.state.newest = savedSnapshot{s.snap.Zxid(), s.state.cfg.Now()}
+	s.state.mu.Unlock()
+	s.state.measures.Snapshots.ObserveSince(start)
+	s.state.log.Info("snapshot taken", "id", sink.ID(), "bytes", n, "took", time.Since(start).Round(time.Millisecond))
+	return nil
+}
+
+// Release implements raft.FSMSnapshot.
+func (s *fsmSnapshot) Release() {
+	s.state.mu.Lock()
+	defer s.state.mu.Unlock()
+	s.snap.Release()
+}
+
+// Freeze is Replica.Freeze.
 func (s *state) Freeze() *LiveSnapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()

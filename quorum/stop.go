@@ -127,8 +127,7 @@ func (s *stops) reported() (state peer.StopState) {
 	return state
 }
 
-// MayStop asks the leader whether this member may stop now. It may be called on any member. Errors:
-// ErrNoLeader, those of the leader and of ctx; then nothing is known.
+// MayStop is Replica.MayStop.
 func (s *stops) MayStop(ctx context.Context, wish StopWish) (a StopAnswer, err error) {
 	if s.cfg.alone() {
 		return StopAnswer{Why: "it stands alone: nobody else serves its clients", Hopeless: true}, nil

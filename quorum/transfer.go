@@ -37,11 +37,7 @@ func transferOccasion(cluster peer.ClusterID, term uint64, leader, from MemberID
 	return fmt.Appendf(nil, "lockkeeper transfer\ncluster %v\nterm %d\nleader %d\nfrom %d\nto %x", cluster, term, leader, from, request)
 }
 
-// TransferLeadership makes another voter the leader: the one named, or with NoMember the one that
-// has most of the log. It may be called on any member, and returns when this member knows the new
-// leader. Nothing is lost by it, and no client disconnected. The caller has seen to it that this
-// may be done; prove is for the leader, if that is another member (Config.MayTransfer), and may be
-// nil.
+// TransferLeadership is Replica.TransferLeadership.
 func (l *leadership) TransferLeadership(ctx context.Context, to MemberID, prove Prove) error {
 	from, epoch := l.leaderEpoch()
 	switch {
