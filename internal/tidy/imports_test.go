@@ -41,7 +41,7 @@ const imports = `
 	                       golang.org/x/sync/semaphore
 
 	server/secure/pemfile:
-	server/secure:         server/secure/pemfile quorum/peer internal/loglimit github.com/pavlo-v-chernykh/keystore-go/v4 software.sslmate.com/src/go-pkcs12
+	server/secure:         server/secure/pemfile quorum/peer internal/connlimit internal/loglimit github.com/pavlo-v-chernykh/keystore-go/v4 software.sslmate.com/src/go-pkcs12
 	server/secure/certs:   server/secure/pemfile
 	server/zoocfg:         wire znode quorum quorum/peer quorum/store session session/admission session/sasl server/secure internal/clock
 	server/datadir:        quorum/store server/zoocfg
