@@ -86,7 +86,7 @@ func (cl *claims) MayExist(ctx context.Context, claims []znode.Claim) ([]bool, e
 }
 
 // serveClaims is the leader's end of a claims stream.
-func (cl *claims) serveClaims(_ MemberID, s *peer.Stream) error {
+func (cl *claims) serveClaims(_ peer.Identity, s *peer.Stream) error {
 	var in, out []byte
 	for {
 		var err error
