@@ -47,25 +47,18 @@ type claims struct {
 }
 
 func newClaims(e *engine, l *leadership, s *state) *claims {
-	return &claims{engine: e, leadership: l, state: s, stream: leaderStream{engine: e, kind: peer.StreamClaims, maxFrame: maxClaimsFrame}}
+	return &claims{engine: e, leadership: l, state: s, stream: leaderStream{engine: e, leadership: l, kind: peer.StreamClaims, maxFrame: maxClaimsFrame}}
 }
 
 // MayExist is Replica.MayExist.
-func (cl *claims) MayExist(ctx context.Context, claims []znode.Claim) ([]bool, error) {
+func (cl *claims) MayExist(ctx context.Context, claims []znode.Claim) (exist []bool, err error) {
 	if len(claims) > MaxClaims {
 		return nil, errClaims
 	}
-	cl.stream.mu.Lock()
-	defer cl.stream.mu.Unlock()
-	leader, epoch := cl.leadership.leaderEpoch()
-	if leader == cl.cfg.ID {
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		defer context.AfterFunc(epoch, cancel)()
-		return cl.decideClaims(ctx, claims)
-	}
-	exist := make([]bool, len(claims))
-	err := cl.stream.ask(ctx, leader, epoch, func(c *codec.Codec) {
+	err = cl.stream.ask(ctx, func(ctx context.Context) error {
+		exist, err = cl.decideClaims(ctx, claims)
+		return err
+	}, func(c *codec.Codec) {
 		for i := range claims {
 			codeClaim(c, &claims[i])
 		}
@@ -74,6 +67,7 @@ func (cl *claims) MayExist(ctx context.Context, claims []znode.Claim) ([]bool, e
 		if codec.U8(c, &status); status != claimsDecided {
 			return ErrNoLeader
 		}
+		exist = make([]bool, len(claims))
 		for i := range exist {
 			c.Bool(&exist[i])
 		}
@@ -87,37 +81,27 @@ func (cl *claims) MayExist(ctx context.Context, claims []znode.Claim) ([]bool, e
 
 // serveClaims is the leader's end of a claims stream.
 func (cl *claims) serveClaims(_ MemberID, s *peer.Stream) error {
-	var in, out []byte
-	for {
-		var err error
-		if in, err = s.ReadFrame(maxClaimsFrame, in); err != nil {
-			return err
-		}
-		c := codec.Decode(in)
+	return answerQuestions(s, maxClaimsFrame, func(question, answer *codec.Codec) error {
 		var claims []znode.Claim
-		for c.More() {
+		for question.More() {
 			var claim znode.Claim
-			codeClaim(&c, &claim)
+			codeClaim(question, &claim)
 			claims = append(claims, claim)
 		}
-		if c.Err() != nil {
-			return fmt.Errorf("%w: %d bytes of claims", peer.ErrRefused, len(in))
+		if question.Err() != nil {
+			return fmt.Errorf("%w: malformed claims", peer.ErrRefused)
 		}
 		status := claimsUndecided
 		exist := cl.answerClaims(claims)
 		if exist != nil {
 			status = claimsDecided
 		}
-		c = codec.Encode(peer.BeginFrame(out[:0]))
-		codec.U8(&c, &status)
+		codec.U8(answer, &status)
 		for i := range exist {
-			c.Bool(&exist[i])
+			answer.Bool(&exist[i])
 		}
-		out = peer.EndFrame(c.Encoded(), 0)
-		if _, err := s.Write(out); err != nil {
-			return err
-		}
-	}
+		return nil
+	})
 }
 
 // answerClaims decides the claims of another member; nil if this member cannot.

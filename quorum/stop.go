@@ -108,7 +108,7 @@ type stops struct {
 type stopWaiter struct{ since, last time.Time }
 
 func newStops(e *engine, l *leadership, c *catchUp) *stops {
-	return &stops{engine: e, leadership: l, catchUp: c, stream: leaderStream{engine: e, kind: peer.StreamStop, maxFrame: maxStopFrame},
+	return &stops{engine: e, leadership: l, catchUp: c, stream: leaderStream{engine: e, leadership: l, kind: peer.StreamStop, maxFrame: maxStopFrame},
 		turn:     make(chan struct{}, 1),
 		reserved: map[MemberID]time.Time{}, granted: map[MemberID]time.Time{},
 		waiting: map[MemberID]stopWaiter{}, toldOf: map[MemberID]time.Time{}}
@@ -141,16 +141,10 @@ func (s *stops) MayStop(ctx context.Context, wish StopWish) (a StopAnswer, err e
 			s.announceStop(ctx)
 		}
 	}
-	s.stream.mu.Lock()
-	defer s.stream.mu.Unlock()
-	leader, epoch := s.leadership.leaderEpoch()
-	if leader == s.cfg.ID {
+	err = s.stream.ask(ctx, func(ctx context.Context) error {
 		a, err = s.judgeStop(ctx, s.cfg.ID, wish)
-	} else {
-		err = s.stream.ask(ctx, leader, epoch, func(c *codec.Codec) { codec.U8(c, &wish) }, func(c *codec.Codec) error {
-			return a.decode(c)
-		})
-	}
+		return err
+	}, func(c *codec.Codec) { codec.U8(c, &wish) }, a.decode)
 	if err != nil && wish == StopWill && s.allToldToStop() {
 		return StopAnswer{Why: whyAllStop, Hopeless: true}, nil // those who could lead may be gone
 	}
@@ -212,30 +206,21 @@ func (s *stops) announceStop(ctx context.Context) {
 
 // serveStop is the leader's end of a stop stream.
 func (s *stops) serveStop(from MemberID, stream *peer.Stream) error {
-	var in, out []byte
-	for {
-		var err error
-		if in, err = stream.ReadFrame(maxStopFrame, in); err != nil {
-			return err
-		}
+	return answerQuestions(stream, maxStopFrame, func(question, answer *codec.Codec) error {
 		var wish StopWish
-		c := codec.Decode(in)
-		if codec.U8(&c, &wish); c.Err() != nil || wish < StopLook || wish > StopTold {
-			return fmt.Errorf("%w: %w of %d bytes", peer.ErrRefused, errStop, len(in))
+		if codec.U8(question, &wish); question.Err() != nil || wish < StopLook || wish > StopTold {
+			return fmt.Errorf("%w: %w", peer.ErrRefused, errStop)
 		}
-		c = codec.Encode(peer.BeginFrame(out[:0]))
 		var a StopAnswer
+		var err error
 		if wish == StopTold {
 			s.note(from, time.Now())
 		} else {
 			a, err = s.judgeStop(context.Background(), from, wish)
 		}
-		a.encode(&c, err)
-		out = peer.EndFrame(c.Encoded(), 0)
-		if _, err := stream.Write(out); err != nil {
-			return err
-		}
-	}
+		a.encode(answer, err)
+		return nil
+	})
 }
 
 func (a *StopAnswer) encode(c *codec.Codec, err error) {
