@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 
 	"github.com/go-zookeeper/zk"
 
@@ -74,4 +76,374 @@ func (b *Barrier) Wait(ctx context.Context) error {
 		return fmt.Errorf("recipes: wait for barrier %s: %w", b.path, err)
 	}
 	return nil
+}
+
+// DoubleBarrier lets a number of members begin together and end together: Enter
+// returns when that many have entered, Leave when those that were inside have
+// left.
+//
+// The nodes are those of Curator's DistributedDoubleBarrier and of kazoo's
+// DoubleBarrier, which can take part: an ephemeral child of the path for each
+// member, and a child "ready", from when enough have entered.
+//
+// The number is a threshold, no limit: who enters while the round goes on gets in
+// at once, as with Curator, and writes its node once more, by which the others
+// know that it is inside.
+//
+// # Members that vanish
+//
+// A member whose session ends before enough have entered no longer counts: "ready"
+// is made in a multi that checks that all those who were counted are still there,
+// so nobody is let in by a member that has gone. (Curator and kazoo do not check.)
+// A member that vanishes inside is not waited for when the others leave: it may
+// still be at work, and only a fencing token or its own Lost can stop it. When all
+// vanish, "ready" stays behind; the next one to enter sees that it belongs to
+// nobody who is there, and removes it. (Curator's and kazoo's take it for theirs.)
+//
+// # With Curator and kazoo
+//
+// Curator's leave returns early, when one other member is left inside; kazoo's
+// removes "ready" before all have seen it, so that a member which is disconnected
+// just then waits for ever. What is promised here holds where all members are of
+// this package; with others, for as long as they keep to it.
+type DoubleBarrier struct {
+	s    *Session
+	path string
+	n    int
+	acl  []zk.ACL
+}
+
+// readyName is the child that stands for an open barrier.
+const readyName = "ready"
+
+// NewDoubleBarrier returns the barrier on a path, for n members. acl is for the
+// nodes that are made; nil stands for [Config].ACL.
+func NewDoubleBarrier(s *Session, path string, n int, acl []zk.ACL) *DoubleBarrier {
+	return &DoubleBarrier{s: s, path: path, n: max(n, 1), acl: s.aclOr(acl)}
+}
+
+// Inside is a member's stay in a DoubleBarrier.
+type Inside struct {
+	b     *DoubleBarrier
+	grant *Grant
+	round int64 // the czxid of the "ready" that let it in
+}
+
+// Enter waits until enough members have entered. data is stored in the member's
+// node (kazoo has an identifier there). When it returns an error the member's
+// node is gone, or goes in the background.
+func (b *DoubleBarrier) Enter(ctx context.Context, data []byte) (*Inside, error) {
+	if data == nil {
+		data = []byte{}
+	}
+	in, err := b.enter(ctx, data)
+	if err != nil {
+		return nil, fmt.Errorf("recipes: enter %s: %w", b.path, err)
+	}
+	return in, nil
+}
+
+func (b *DoubleBarrier) enter(ctx context.Context, data []byte) (*Inside, error) {
+	grant, err := hold(ctx, holding{s: b.s, dir: b.path, name: newUUID(), data: data, acl: b.acl})
+	if err != nil {
+		return nil, err
+	}
+	round, err := call(ctx, b.s, func(ctx context.Context) (int64, error) {
+		return b.awaitOpen(ctx, grant)
+	}, nil)
+	if err == nil {
+		err = grant.Err()
+	}
+	if err != nil {
+		grant.giveUp()
+		return nil, err
+	}
+	return &Inside{b, grant, round}, nil
+}
+
+// goneRound stands for a "ready" that was there and has gone: kazoo's members remove it when they
+// leave. Who is there counts as inside.
+const goneRound = math.MaxInt64
+
+// isInside reports whether a member is inside the round, which is the czxid of its "ready": it was
+// there before that, or it has marked itself when it came in, by writing its data again.
+func isInside(member *zk.Stat, round int64) bool { return member.Czxid < round || member.Version > 0 }
+
+// awaitOpen waits until the barrier is open, and returns the round. A look at everything comes
+// after every change of "ready" or of the members.
+func (b *DoubleBarrier) awaitOpen(ctx context.Context, g *Grant) (round int64, err error) {
+	l, made := g.p.lease, b.s.watchNumber()
+	for {
+		news := b.s.news()
+		var views map[string]view
+		err := b.s.again(ctx, l, func() (err error) {
+			round, views, err = b.look(ctx, g)
+			return err
+		})
+		if gerr := g.Err(); gerr != nil {
+			return 0, gerr
+		}
+		if errors.Is(err, errAgain) {
+			if err := b.s.pause(ctx, 1); err != nil {
+				return 0, err
+			}
+			continue
+		}
+		if round != 0 || err != nil {
+			return round, err
+		}
+		if err := awaitAny(ctx, l, news, views); err != nil {
+			return 0, err
+		}
+		if err := g.Err(); err != nil {
+			return 0, err
+		}
+		// A watch from before our node was made, of another Enter of this Session, may tell of a
+		// "ready" from before it, too.
+		if w := views[readyName].watch; w.number > made && w.saw(zk.EventNodeCreated) {
+			return b.opened(ctx, l) // it was there, even if somebody has removed it since
+		}
+	}
+}
+
+// look returns the round if the barrier is open for us, else 0; it opens it if enough are there.
+func (b *DoubleBarrier) look(ctx context.Context, g *Grant) (round int64, views map[string]view, err error) {
+	// The version of the path's node counts the rounds: it goes up when "ready"
+	// is made, so that nobody removes the "ready" of a later round than the one
+	// that was looked at.
+	data, stat, err := b.s.conn.Get(b.path)
+	if err != nil {
+		return 0, nil, g.p.gone(err)
+	}
+	ready, err := b.s.lookExists(b.path + "/" + readyName)
+	if err != nil {
+		return 0, nil, err
+	}
+	list, err := b.s.lookChildren(b.path)
+	if err != nil {
+		return 0, nil, err
+	}
+	views = map[string]view{readyName: ready, "": list}
+	members := b.members(list.names)
+	if ready.exists {
+		round, err = b.join(g, members, stat.Version, ready.stat)
+		return round, views, err
+	}
+	own := g.p.name()
+	if len(members) < b.n || !slices.Contains(members, own) {
+		return 0, views, nil
+	}
+	ops := []any{&zk.CheckVersionRequest{Path: b.path + "/" + own, Version: -1}}
+	for _, m := range members {
+		if m != own && len(ops) < b.n && !mutant.On(mutant.OpenedUnchecked) {
+			ops = append(ops, &zk.CheckVersionRequest{Path: b.path + "/" + m, Version: -1})
+		}
+	}
+	ops = append(ops,
+		&zk.SetDataRequest{Path: b.path, Data: data, Version: stat.Version},
+		&zk.CreateRequest{Path: b.path + "/" + readyName, Data: []byte{}, Acl: b.acl})
+	if err := b.multi(ops...); err != nil {
+		return 0, nil, err
+	}
+	round, err = b.opened(ctx, g.p.lease)
+	return round, views, err
+}
+
+// opened returns the round that has begun.
+func (b *DoubleBarrier) opened(ctx context.Context, l *lease) (round int64, err error) {
+	look := func() error {
+		exists, stat, err := b.s.conn.Exists(b.path + "/" + readyName)
+		if exists && err == nil {
+			round = stat.Czxid
+		}
+		return err
+	}
+	if err := b.s.again(ctx, l, look); round != 0 || err != nil {
+		return round, err
+	}
+	// An event does not tell the client how new it is. After it, the client may move to a server
+	// that does not know of "ready" yet.
+	if err := b.s.catchUp(ctx, l); err != nil {
+		return 0, err
+	}
+	if err := b.s.again(ctx, l, look); round != 0 || err != nil {
+		return round, err
+	}
+	return goneRound, nil
+}
+
+// join is look while there is a "ready": who was there before it is inside. Who comes later gets in
+// as long as somebody is inside, and marks itself, for all others to see.
+//
+// The marking writes "ready", too, so that nobody removes it who has looked before that.
+func (b *DoubleBarrier) join(g *Grant, members []string, version int32, ready *zk.Stat) (round int64, err error) {
+	if g.token < ready.Czxid {
+		return ready.Czxid, nil
+	}
+	own := g.p.name()
+	for _, m := range append([]string{own}, members...) {
+		exists, stat, err := b.s.conn.Exists(b.path + "/" + m)
+		switch {
+		case err != nil:
+			return 0, err
+		case !exists || !isInside(stat, ready.Czxid):
+			continue
+		case m == own:
+			return ready.Czxid, nil // we have marked it, but the reply was lost
+		}
+		if mutant.On(mutant.LateUnmarked) {
+			return ready.Czxid, nil
+		}
+		err = b.multi(
+			&zk.CheckVersionRequest{Path: b.path, Version: version},
+			&zk.CheckVersionRequest{Path: b.path + "/" + m, Version: -1},
+			&zk.SetDataRequest{Path: b.path + "/" + readyName, Data: []byte{}, Version: -1},
+			&zk.SetDataRequest{Path: b.path + "/" + own, Data: g.p.data, Version: -1})
+		if err != nil {
+			return 0, err
+		}
+		return ready.Czxid, nil
+	}
+	// It is left over.
+	if err := b.remove(version, ready.Version); err != nil {
+		return 0, err
+	}
+	return 0, errAgain
+}
+
+// multi is a multi that ends with errAgain if something has changed since the look that it is
+// about: a member has gone, or somebody else was faster.
+func (b *DoubleBarrier) multi(ops ...any) error {
+	_, err := b.s.conn.Multi(ops...)
+	if errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrBadVersion) || errors.Is(err, zk.ErrNodeExists) {
+		return errAgain
+	}
+	return err
+}
+
+// errAgain: what was looked at has changed in between.
+var errAgain = errors.New("changed meanwhile")
+
+func (b *DoubleBarrier) members(names []string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n == readyName })
+}
+
+// remove removes "ready", unless a round has begun since the path's node had that
+// version, or somebody has come in since "ready" had its. That it is not there is no
+// error.
+func (b *DoubleBarrier) remove(version, ready int32) error {
+	err := b.multi(
+		&zk.CheckVersionRequest{Path: b.path, Version: version},
+		&zk.DeleteRequest{Path: b.path + "/" + readyName, Version: ready})
+	if errors.Is(err, errAgain) {
+		return nil
+	}
+	return err
+}
+
+// Token returns the zxid with which the member entered.
+func (in *Inside) Token() int64 { return in.grant.Token() }
+
+// Lost returns a channel that is closed when the others may not count on the
+// member any more, as Grant.Lost does.
+func (in *Inside) Lost() <-chan struct{} { return in.grant.Lost() }
+
+// Err returns nil while the member is certain to be inside, else why it is not;
+// see Grant.Err.
+func (in *Inside) Err() error { return in.grant.Err() }
+
+// Leave takes the member out, and waits until all who are inside by then have left
+// too, or have vanished. The member is out, or will be, whatever Leave returns:
+// with an error of ctx the others may still be inside; ErrExpired and ErrSilent say
+// that the member was lost while it was inside.
+func (in *Inside) Leave(ctx context.Context) error {
+	if err := in.leave(ctx); err != nil {
+		return fmt.Errorf("recipes: leave %s: %w", in.b.path, err)
+	}
+	return nil
+}
+
+func (in *Inside) leave(ctx context.Context) error {
+	b, l := in.b, in.grant.p.lease
+	if err := in.grant.Err(); err != nil {
+		in.grant.giveUp()
+		return err
+	}
+	if err := in.grant.letGo(ctx); err != nil {
+		return err
+	}
+	_, err := call(ctx, b.s, func(ctx context.Context) (struct{}, error) {
+		// Order: our node first. As long as it is there others come in because of it.
+		others, err := b.others(ctx, l)
+		if err != nil {
+			return struct{}{}, err
+		}
+		for _, m := range others { // one at a time
+			if err := b.awaitLeft(ctx, l, m, in.round); err != nil {
+				return struct{}{}, err
+			}
+		}
+		return struct{}{}, b.s.again(ctx, l, b.sweep)
+	}, nil)
+	return err
+}
+
+// others lists the members that are there, for certain.
+func (b *DoubleBarrier) others(ctx context.Context, l *lease) (names []string, err error) {
+	if err := b.s.catchUp(ctx, l); err != nil {
+		return nil, err
+	}
+	err = b.s.again(ctx, l, func() (err error) {
+		names, _, err = b.s.conn.Children(b.path)
+		return err
+	})
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil, nil
+	}
+	return b.members(names), err
+}
+
+// awaitLeft waits until a member is not inside the round: it has gone; or it came later, and before
+// it could come in all had left, so that it has removed the round's "ready".
+func (b *DoubleBarrier) awaitLeft(ctx context.Context, l *lease, member string, round int64) error {
+	for {
+		news := b.s.news()
+		views := make(map[string]view, 2)
+		over := false
+		err := b.s.again(ctx, l, func() error {
+			ready, err := b.s.lookExists(b.path + "/" + readyName)
+			if err != nil {
+				return err
+			}
+			// Order: after "ready". Who has marked itself did so while that was there.
+			m, err := b.s.lookWhileThere(b.path + "/" + member)
+			if err != nil {
+				return err
+			}
+			views[readyName], views[member] = ready, m
+			over = !m.exists || !isInside(m.stat, round) && (!ready.exists || ready.stat.Czxid > round)
+			return nil
+		})
+		if err != nil || over {
+			return err
+		}
+		if err := awaitAny(ctx, l, news, views); err != nil {
+			return err
+		}
+	}
+}
+
+// sweep removes "ready" if nobody is inside.
+func (b *DoubleBarrier) sweep() error {
+	_, stat, err := b.s.conn.Get(b.path)
+	if err == nil {
+		var names []string
+		if names, _, err = b.s.conn.Children(b.path); err == nil && slices.Equal(names, []string{readyName}) {
+			return b.remove(stat.Version, -1)
+		}
+	}
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil
+	}
+	return err
 }

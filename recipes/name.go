@@ -2,7 +2,16 @@ package recipes
 
 import (
 	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
 
 	"lockkeeper/locknode"
 )
@@ -86,3 +95,102 @@ func twinBehind(name, own string, czxid, token int64) bool {
 
 // split returns a node's parent and its name.
 func split(path string) (dir, name string) { return locknode.Split(path) }
+
+// Info says who a contender is: the metadata that this package writes into a
+// lock's node when [MutexOptions].Data is not given.
+type Info = locknode.Info
+
+// process is what Info says of this process.
+var process = sync.OnceValue(func() Info {
+	host, _ := os.Hostname() // unknown is not worth a failure
+	return Info{By: locknode.InfoBy, Host: host, PID: os.Getpid(), Program: filepath.Base(os.Args[0]),
+		Within: within(os.Getenv(WithinVariable))}
+})
+
+// WithinVariable names the environment variable by which a program that holds a
+// lock while another program runs tells it so: a comma-separated list, see
+// [Info].Within.
+const WithinVariable = "LOCKKEEPER_WITHIN"
+
+// maxWithin is how many levels of programs within programs are told of: the
+// innermost.
+const maxWithin = 32
+
+// within reads the variable. What is not a session is left out.
+func within(text string) []string {
+	var sessions []string
+	for s := range strings.SplitSeq(text, ",") {
+		digits, ok := strings.CutPrefix(s, "0x")
+		if _, err := strconv.ParseUint(digits, 16, 64); ok && err == nil {
+			sessions = append(sessions, s)
+		}
+	}
+	return sessions[max(0, len(sessions)-maxWithin):]
+}
+
+// newInfo describes this process as of now.
+func newInfo(note string) Info {
+	i := process()
+	i.Note, i.Since = note, time.Now().UTC().Truncate(time.Millisecond)
+	return i
+}
+
+// Describe returns the metadata of this process, for recipes that take data of the
+// program's own, as an Election does.
+func Describe(note string) []byte { return encodeInfo(newInfo(note)) }
+
+func encodeInfo(i Info) []byte {
+	data, err := json.Marshal(i)
+	if err != nil { // a year beyond 9999, at most
+		panic(err)
+	}
+	return data
+}
+
+// downgraded tells from a writer's data that it only reads by now.
+func downgraded(data []byte) bool {
+	i := locknode.ParseInfo(data)
+	return i != nil && i.Downgraded
+}
+
+// newUUID returns a random UUID (version 4) as 32 hexadecimal digits: kazoo's
+// uuid4().hex.
+func newUUID() string {
+	var u [16]byte
+	rand.Read(u[:])         // never fails
+	u[6] = u[6]&0x0f | 0x40 // version 4
+	u[8] = u[8]&0x3f | 0x80 // RFC 9562 variant
+	return hex.EncodeToString(u[:])
+}
+
+// foreignLayouts are the layouts that neither this package nor Curator's mutex has, of
+// locks that do not wait for them.
+var foreignLayouts = []string{locknode.LayoutKazooLock, locknode.LayoutKazooRead, locknode.LayoutSession,
+	locknode.LayoutKazooLease}
+
+// mostWarned is how many paths a Session warns of.
+const mostWarned = 100
+
+// warnOfStrangers logs, once for each path, that there are contenders whose libraries
+// may not wait for ours. That of Curator's two locks, which do not wait for each other
+// either, is not among them: our own nodes have their names, and do.
+func (s *Session) warnOfStrangers(path string, names []string) {
+	i := slices.IndexFunc(names, func(n string) bool { return slices.Contains(foreignLayouts, locknode.Layout(n)) })
+	if i < 0 {
+		return
+	}
+	s.mu.Lock()
+	warned := s.warned[path] || len(s.warned) >= mostWarned
+	if !warned {
+		if s.warned == nil {
+			s.warned = make(map[string]bool)
+		}
+		s.warned[path] = true
+	}
+	s.mu.Unlock()
+	if !warned {
+		s.log.Warn("a contender of another library may not wait for this one, and hold the lock beside it: "+
+			"see docs/guarantees.md, who excludes whom",
+			"path", path, "node", names[i], "library", locknode.Library(names[i], false))
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -41,7 +42,7 @@ type place struct {
 	gate *place
 	// waits until it is our turn; nil stands for await
 	turn   func(ctx context.Context, wait bool) error
-	single bool   // the node has no number, see simple.go
+	single bool   // the node has no number, see SimpleMutex
 	delay  *delay // see delay.go
 
 	lease *lease // of the session that we queue in
@@ -483,4 +484,158 @@ func (p *place) ownEvent(ctx context.Context, ev zk.Event) error {
 		return ErrDeleted // and made again, by somebody who copies names
 	}
 	return nil
+}
+
+// leave deletes what the place has made, and returns nil when it is certain that
+// nothing is left and nothing will appear: for as long as the outcome of a
+// request is unknown it goes on. Only the end of the Session stops it.
+//
+// ErrDeleted means that the node had been gone before.
+func (p *place) leave() error {
+	ctx := context.Background() // leave has no deadline; see above
+	// A name that others' nodes have too must be ours for certain.
+	p.doubt = p.doubt || p.single && p.node != "" && !p.owned
+	first := true
+	for attempt := 1; ; attempt++ {
+		if p.single && p.lease != nil && p.over() == nil {
+			// go-zookeeper keeps a request until it has a connection, and be it that of
+			// the next session, when the node of this name is somebody else's.
+			if _, err := p.s.ready(ctx); err != nil {
+				return err
+			}
+		}
+		nodes := []string{p.node}
+		var err error
+		switch {
+		case p.doubt, p.named != nil && p.node != "" && p.over() == nil:
+			nodes, err = p.find()
+		case p.node == "", p.owned && p.over() != nil:
+			return p.closed() // never made, or gone with its session
+		}
+		for i := 0; err == nil && i < len(nodes); i++ {
+			err = p.remove(nodes[i])
+			if errors.Is(err, zk.ErrNoNode) {
+				err = nil
+				if first && !p.doubt && p.over() == nil {
+					return ErrDeleted
+				}
+			}
+		}
+		first = false
+		switch fateOf(err) {
+		case fateDone:
+			return nil
+		case fateRefused:
+			p.s.log.Error("lock node cannot be deleted, it stays until the session ends",
+				"path", p.dir, "node", p.prefix, "err", err)
+			return err
+		case fateUnknown:
+			p.doubt = p.doubt || p.single // by now it may be somebody else's
+		case fateStrange:
+			p.doubt = p.doubt || p.single
+			p.s.log.Warn("lock node not deleted, trying again", "path", p.dir, "node", p.prefix, "err", err)
+		}
+		if err := p.s.pause(ctx, attempt); err != nil {
+			return err
+		}
+	}
+}
+
+// remove deletes our node, and in the same moment what we have left beside it.
+func (p *place) remove(node string) error {
+	if p.delay != nil {
+		return p.removeMarked(node)
+	}
+	return p.s.conn.Delete(node, -1)
+}
+
+// quit leaves all queues that the place is in.
+func (p *place) quit() error {
+	err := p.leave()
+	if p.gate == nil {
+		return err
+	}
+	gerr := p.gate.leave()
+	if err == nil && !errors.Is(gerr, ErrDeleted) {
+		err = gerr
+	}
+	return err
+}
+
+// closed is the error of a Session that has ended, else nil.
+func (p *place) closed() error {
+	select {
+	case <-p.s.quit:
+		return p.s.closed()
+	default:
+		return nil
+	}
+}
+
+// A semaphore's leases are no part of a lock's queue: kazoo's, which are children
+// of the path, have no sequence numbers, and Curator's, in the child leases, have
+// those of another node. So that a lock on the path of a semaphore waits for who has
+// a lease, it compares czxids: it waits for the leases that were made before its own
+// node was. Our semaphore does the same with the locks on its path, so that the two
+// never wait for each other. kazoo's semaphore counts a lock's node as a lease,
+// Curator's does not see it.
+
+// lookLeases lists, relative to dir, whose children are names, the leases of
+// semaphores. In a path without semaphores, that costs nothing.
+func (s *Session) lookLeases(dir string, names []string) ([]string, error) {
+	var leases []string
+	for _, n := range names {
+		if locknode.IsKazooLease(n) {
+			leases = append(leases, n)
+		}
+	}
+	if !slices.Contains(names, locknode.CuratorLeases) {
+		return leases, nil
+	}
+	children, _, err := s.conn.Children(dir + "/" + locknode.CuratorLeases)
+	if errors.Is(err, zk.ErrNoNode) {
+		return leases, nil
+	}
+	for _, n := range children {
+		if locknode.KindOf(n) == KindLease {
+			leases = append(leases, locknode.CuratorLeases+"/"+n)
+		}
+	}
+	return leases, err
+}
+
+// earlier returns the first of dir's children called names that was made before our
+// node and is ephemeral, "" if there is none. The others need not be looked at again.
+func (p *place) earlier(dir string, names []string) (string, error) {
+	for _, name := range names {
+		if p.passed[name] {
+			continue
+		}
+		exists, stat, err := p.s.conn.Exists(dir + "/" + name)
+		switch {
+		case err != nil:
+			return "", err
+		case exists && ephemeral(stat.EphemeralOwner) && stat.Czxid < p.token:
+			return name, nil
+		}
+		p.pass(name)
+	}
+	return "", nil
+}
+
+// lookBeside looks for contenders of other locks on a semaphore's path that were
+// there before the lease p was made.
+func (s *Session) lookBeside(path string, p *place) (found bool, changed <-chan struct{}, err error) {
+	v, err := s.lookChildren(path)
+	if err != nil {
+		return false, nil, err
+	}
+	var names []string
+	for _, n := range v.names {
+		if _, ok := locknode.Sequence(n); ok || locknode.IsKazooLease(n) {
+			names = append(names, n)
+		}
+	}
+	first, err := p.earlier(path, names)
+	return first != "", v.watch.fired, err
 }

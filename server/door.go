@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"lockkeeper/session"
+	"lockkeeper/internal/connlimit"
 	"lockkeeper/znode"
 )
 
@@ -164,7 +164,7 @@ const (
 	guessersMost  = 4096        // addresses that are remembered
 )
 
-// guesses are the wrong passwords by session.NetworkOf the address.
+// guesses are the wrong passwords by connlimit.NetworkOf the address.
 type guesses struct {
 	mu    sync.Mutex
 	until map[netip.Prefix]time.Time // by when all of an address's wrong passwords are forgiven
@@ -174,7 +174,7 @@ type guesses struct {
 func (g *guesses) waits(a netip.Addr, now time.Time) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	until, ok := g.until[session.NetworkOf(a)]
+	until, ok := g.until[connlimit.NetworkOf(a)]
 	if !ok && len(g.until) >= guessersMost {
 		g.forgetLocked(now)
 		return len(g.until) >= guessersMost
@@ -197,11 +197,11 @@ func (g *guesses) add(a netip.Addr, now time.Time) {
 	if g.until == nil {
 		g.until = map[netip.Prefix]time.Time{}
 	}
-	until := g.until[session.NetworkOf(a)]
+	until := g.until[connlimit.NetworkOf(a)]
 	if until.Before(now) {
 		until = now
 	}
-	g.until[session.NetworkOf(a)] = until.Add(guessEvery)
+	g.until[connlimit.NetworkOf(a)] = until.Add(guessEvery)
 }
 
 // isOwnHost reports whether host, as in a Host header, is one of this member's names. A page of

@@ -155,7 +155,7 @@ func (s *Session) nameCreator(p *pending, record wire.Record) {
 
 // identifyAll adds identities to the connection.
 func (s *Session) identifyAll(ids []znode.Identity) wire.Code {
-	if !s.m.rates.identified(s, slices.Concat(*s.ids.Load(), ids)) {
+	if !s.m.gate.Identify(&s.account, slices.Concat(*s.ids.Load(), ids)) {
 		return wire.CodeAuthFailed
 	}
 	for _, id := range ids {
@@ -174,7 +174,7 @@ func (s *Session) identifyAll(ids []znode.Identity) wire.Code {
 // certificate has. It must be called before the first Submit. It returns false if the connection
 // would have too many identities; it has to be closed then.
 func (s *Session) Identify(id znode.Identity) bool {
-	if !s.m.rates.identified(s, slices.Concat(*s.ids.Load(), []znode.Identity{id})) {
+	if !s.m.gate.Identify(&s.account, slices.Concat(*s.ids.Load(), []znode.Identity{id})) {
 		return false
 	}
 	if s.identify(id) {

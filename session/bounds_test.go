@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"lockkeeper/session/admission"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
@@ -136,8 +137,8 @@ func TestEphemeralsOfASessionAreBounded(t *testing.T) {
 			t.Errorf("%d refusals are counted", n)
 		}
 		r.View(func(s *znode.Store) {
-			if n := s.EphemeralCount(c.s.ID()); n != 3 || c.s.creating != 0 {
-				t.Errorf("%d ephemerals, %d on their way", n, c.s.creating)
+			if n := s.EphemeralCount(c.s.ID()); n != 3 || c.s.held.Ephemerals != 0 {
+				t.Errorf("%d ephemerals, %d on their way", n, c.s.held.Ephemerals)
 			}
 		})
 	})
@@ -241,8 +242,8 @@ func TestStateIsBounded(t *testing.T) {
 		if s := m.Stats(); s.StateFull != 2 || s.StateBytes < 60_000 || s.StateBytes > 100_000 {
 			t.Errorf("%d refusals are counted, and %d bytes", s.StateFull, s.StateBytes)
 		}
-		if n, b := m.capacity.addingNodes.Load(), m.capacity.addingBytes.Load(); n != 0 || b != 0 {
-			t.Errorf("%d nodes and %d bytes are still on their way", n, b)
+		if !m.gate.Idle() {
+			t.Error("not every ticket is released")
 		}
 	})
 }
@@ -281,7 +282,7 @@ func TestSessionsAreBounded(t *testing.T) {
 			addr string
 			want error
 		}{
-			{"10.0.0.1", nil}, {"10.0.0.1", errSessions}, {"10.0.0.2", nil}, {"10.0.0.3", nil}, {"10.0.0.4", errSessions},
+			{"10.0.0.1", nil}, {"10.0.0.1", admission.ErrSessions}, {"10.0.0.2", nil}, {"10.0.0.3", nil}, {"10.0.0.4", admission.ErrSessions},
 		} {
 			if _, _, err := open(next.addr); !errors.Is(err, next.want) {
 				t.Errorf("%s: %v, want %v", next.addr, err, next.want)

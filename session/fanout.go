@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"lockkeeper/session/admission"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
@@ -420,7 +421,7 @@ type burst struct {
 	events []znode.Event
 	bytes  int
 	refs   atomic.Int32
-	memory *memory
+	memory *admission.Memory
 }
 
 // eventBytes is what an event counts for besides its path: its part of a burst, and of the groups
@@ -428,21 +429,21 @@ type burst struct {
 const eventBytes = 160
 
 // newBurst copies the events, without the data of their nodes. Its caller holds a reference.
-func newBurst(events []znode.Event, m *memory) *burst {
+func newBurst(events []znode.Event, m *admission.Memory) *burst {
 	b := &burst{events: slices.Clone(events), memory: m}
 	for i := range b.events {
 		b.events[i].Data = nil
 		b.bytes += eventBytes + len(b.events[i].Path)
 	}
 	b.refs.Store(1)
-	m.addShared(b.bytes)
+	m.AddShared(b.bytes)
 	return b
 }
 
 // release takes a reference back.
 func (b *burst) release() {
 	if b.refs.Add(-1) == 0 {
-		b.memory.addShared(-b.bytes)
+		b.memory.AddShared(-b.bytes)
 	}
 }
 

@@ -82,7 +82,7 @@ func TestEventsOfLargeCommands(t *testing.T) {
 				}
 			}
 		}
-		if held, shared := m.memory.held.Load(), m.memory.shared.Load(); held != 0 || shared != 0 {
+		if held, shared := m.gate.Memory.Held(), m.gate.Memory.Shared(); held != 0 || shared != 0 {
 			t.Errorf("%d bytes are still counted, %d of them shared", held, shared)
 		}
 	})
@@ -109,23 +109,23 @@ func TestSharedEventsCountOnce(t *testing.T) {
 			events = append(events, e)
 		}
 		m.watches.fire(events)
-		shared := m.memory.shared.Load()
+		shared := m.gate.Memory.Shared()
 		if shared < int64(bytes) || shared > int64(3*bytes) {
 			t.Errorf("%d bytes are shared; the paths have %d", shared, bytes)
 		}
-		if held := m.memory.held.Load(); held > shared+watchers*(writeChunkBytes+backlogBytes+partBytes) {
+		if held := m.gate.Memory.Held(); held > shared+watchers*(writeChunkBytes+backlogBytes+partBytes) {
 			t.Errorf("%d bytes are held, %d of them shared, by %d connections", held, shared, watchers)
 		}
 		for i, s := range sessions {
 			if unsent, of, _ := s.out.holds(); unsent <= of || of < bytes {
 				t.Errorf("a connection holds %d bytes, %d of them shared", unsent, of)
 			}
-			if m.memory.shared.Load() != shared {
-				t.Fatalf("%d connections have ended, and %d bytes are shared, not %d", i, m.memory.shared.Load(), shared)
+			if m.gate.Memory.Shared() != shared {
+				t.Fatalf("%d connections have ended, and %d bytes are shared, not %d", i, m.gate.Memory.Shared(), shared)
 			}
 			s.Detach()
 		}
-		if held, shared := m.memory.held.Load(), m.memory.shared.Load(); held != 0 || shared != 0 {
+		if held, shared := m.gate.Memory.Held(), m.gate.Memory.Shared(); held != 0 || shared != 0 {
 			t.Errorf("%d bytes are still counted, %d of them shared", held, shared)
 		}
 	})

@@ -140,11 +140,11 @@ func (o *output) encode(p *piece) {
 		return
 	}
 	m := o.lease.m
-	if m.throttle.answering.Acquire(m.ctx, 1) != nil {
+	if m.answering.Acquire(m.ctx, 1) != nil {
 		p.bytes = []byte{} // the member stops
 		return
 	}
-	defer m.throttle.answering.Release(1)
+	defer m.answering.Release(1)
 	notices := p.encode()
 	m.stats.notified(notices, len(p.bytes))
 }

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"lockkeeper/internal/connlimit"
 	"lockkeeper/wire"
 )
 
@@ -30,7 +31,7 @@ type guesses struct {
 
 // wrong counts a wrong password for a session. It reports whether the client is to be answered.
 func (g *guesses) wrong(addr netip.Addr, id wire.SessionID, now time.Time) bool {
-	network := NetworkOf(addr)
+	network := connlimit.NetworkOf(addr)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.byAddr == nil || now.Sub(g.began) >= guessesPeriod {
@@ -47,14 +48,4 @@ func count[K comparable](m map[K]int, key K) int {
 	}
 	m[key] = n + 1
 	return n + 1
-}
-
-// NetworkOf is an IPv4 address, or the /64 of an IPv6 address: a host may have all of those.
-func NetworkOf(addr netip.Addr) netip.Prefix {
-	bits := addr.BitLen()
-	if addr.Is6() {
-		bits = 64
-	}
-	network, _ := addr.WithZone("").Prefix(bits) // a length of the address's own kind is no error
-	return network
 }

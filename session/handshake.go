@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"time"
 
+	"lockkeeper/internal/connlimit"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
@@ -65,7 +66,7 @@ func (m *Manager) Connect(ctx context.Context, req *wire.ConnectRequest, addr ne
 	if err := m.catchUp(ctx, req.LastZxidSeen); err != nil {
 		return nil, nil, err
 	}
-	if err := m.awaitQuota(ctx, addr.Unmap()); err != nil {
+	if err := m.gate.AwaitQuota(ctx, addr.Unmap()); err != nil {
 		return nil, nil, err
 	}
 	begin := m.attach
@@ -152,10 +153,10 @@ func (m *Manager) newPassword(id wire.SessionID) []byte {
 
 func (m *Manager) create(ctx context.Context, req *wire.ConnectRequest, addr netip.Addr, timeout time.Duration,
 ) (*Session, *wire.ConnectResponse, error) {
-	if err := m.capacity.open(m.replica, addr); err != nil {
+	if err := m.gate.OpenSession(m.replica.View, addr); err != nil {
 		return nil, nil, err
 	}
-	defer m.capacity.opened(addr)
+	defer m.gate.SessionOpened(addr)
 	for {
 		id := m.newID()
 		password := m.newPassword(id)
@@ -234,7 +235,7 @@ func (m *Manager) attach(ctx context.Context, req *wire.ConnectRequest, addr net
 // errGuesses if there were many of them lately.
 func (m *Manager) wrongPassword(req *wire.ConnectRequest, addr netip.Addr) (*Session, *wire.ConnectResponse, error) {
 	m.stats.inc(&m.stats.WrongPasswords)
-	m.refusals.Warn("wrong password "+NetworkOf(addr).String(), "attach refused: wrong password",
+	m.refusals.Warn("wrong password "+connlimit.NetworkOf(addr).String(), "attach refused: wrong password",
 		"session", req.SessionID, "client", addr)
 	if !m.guesses.wrong(addr, req.SessionID, time.Now()) {
 		return nil, nil, errGuesses

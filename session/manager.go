@@ -14,12 +14,21 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"lockkeeper/internal/clock"
 	"lockkeeper/internal/loglimit"
 	"lockkeeper/internal/mutant"
+	"lockkeeper/session/admission"
 	"lockkeeper/session/sasl"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
+)
+
+// Limits bound the work that a member takes on; RateQuota bounds the requests of a tenant.
+type (
+	Limits    = admission.Limits
+	RateQuota = admission.RateQuota
 )
 
 // Replica is what sessions need of replication: quorum.Replica.
@@ -140,14 +149,12 @@ type Manager struct {
 	tracker *tracker
 	stats   stats
 
-	memory   memory
-	throttle throttle
-	capacity capacity
-	rates    rateQuotas
-	readOnly readOnly
-	syncs    syncs
-	claims   claims
-	guesses  guesses
+	gate      *admission.Gate
+	answering *semaphore.Weighted // 1: see executeLong
+	readOnly  readOnly
+	syncs     syncs
+	claims    claims
+	guesses   guesses
 	// superLogins bounds the records of refused logins.
 	superLogins PerMinute
 	restores    restores
@@ -202,7 +209,6 @@ func NewManager(cfg Config) *Manager {
 		cfg.DigestHash = sha1.New
 	}
 	cfg.QuotaError = cmp.Or(cfg.QuotaError, wire.CodeBadArguments)
-	cfg.Limits.setDefaults()
 	m := &Manager{
 		cfg:        cfg,
 		log:        cfg.Logger,
@@ -214,12 +220,12 @@ func NewManager(cfg Config) *Manager {
 		behind:     map[chan struct{}]wire.Zxid{},
 		unanswered: map[wire.SessionID]unanswered{},
 	}
-	m.watches.init(cfg.Limits.WatchBytes, &m.stats, &m.memory)
-	m.memory.init(int64(cfg.Limits.Memory), &m.stats)
-	m.throttle.init(cfg.Limits, &m.stats)
 	m.refusals = loglimit.New(cfg.Logger)
-	m.capacity.init(&m.cfg.Limits, &m.stats, m.refusals)
-	m.rates.init(cfg.RateQuotas, cfg.MaxTimeout, &m.stats, m.refusals)
+	m.gate = admission.New(admission.Config{Limits: cfg.Limits, RateQuotas: cfg.RateQuotas, MaxTimeout: cfg.MaxTimeout,
+		KeepQuotas: cfg.KeepQuotas, Refusals: m.refusals})
+	m.cfg.Limits = *m.gate.Limits()
+	m.answering = semaphore.NewWeighted(1)
+	m.watches.init(m.gate.Limits().WatchBytes, &m.stats, &m.gate.Memory)
 	m.syncs.wake = newSignal()
 	m.claims.init()
 	m.tracker = newTracker(cfg.Tick, cfg.Clock, &m.stats.LeaseMargin)
@@ -232,7 +238,7 @@ func NewManager(cfg Config) *Manager {
 // Start begins to serve, on that replica.
 func (m *Manager) Start(r Replica) {
 	m.replica = r
-	r.View(m.capacity.applied)
+	r.View(m.gate.Applied)
 	m.ctx, m.stop = context.WithCancel(context.Background())
 	loops := []func(context.Context){m.memoryLoop, m.leaseLoop, m.expiryLoop, m.reapLoop, m.syncLoop,
 		m.claimsLoop, m.sweepLoop}
@@ -268,8 +274,15 @@ func (m *Manager) Close() {
 	m.wg.Wait()
 }
 
+// Hold counts n bytes that a member holds for somebody who is no client of it, in the account of
+// the connections; false if these hold so much that there is no room. Release ends it.
+func (m *Manager) Hold(n int) bool { return m.gate.Memory.Hold(n) }
+
+// Release ends what Hold began.
+func (m *Manager) Release(n int) { m.gate.Memory.Add(-n) }
+
 // SetOutstanding replaces Limits.Outstanding.
-func (m *Manager) SetOutstanding(n int) { m.throttle.setOutstanding(n) }
+func (m *Manager) SetOutstanding(n int) { m.gate.SetOutstanding(n) }
 
 // Serving reports whether this member serves clients: it knows a leader, and has caught up with one
 // since it started.
@@ -361,7 +374,7 @@ func (m *Manager) Applied(store *znode.Store, c *znode.Command, res *znode.Resul
 		m.fire(res.Events)
 	}
 	m.caughtUp(res.Zxid)
-	m.capacity.applied(store)
+	m.gate.Applied(store)
 	if m.cfg.Audit != nil {
 		m.auditApplied(store, c, res)
 	}
@@ -426,7 +439,7 @@ func (m *Manager) Restored(store *znode.Store) {
 	m.restores.stateReplaced(store)
 	m.syncs.finish(0, false) // what is in flight may have been applied before the snapshot
 	m.caughtUp(store.Zxid())
-	m.capacity.applied(store)
+	m.gate.Applied(store)
 }
 
 // Lead implements the replica's listener: this member leads now, and gives every session its full

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"lockkeeper/session/admission"
 	"lockkeeper/wire"
 )
 
@@ -258,7 +259,7 @@ func TestArrivingFramesAreBounded(t *testing.T) {
 		if err := last.Expect(limit / 8); err != nil {
 			t.Errorf("an eighth of the limit for one of eight connections: %v", err)
 		}
-		if err := last.Expect(1); !errors.Is(err, errArriving) {
+		if err := last.Expect(1); !errors.Is(err, admission.ErrArriving) {
 			t.Errorf("more than that: %v", err)
 		}
 		if s := m.Stats(); s.Held != limit+limit/8 || s.EndedForMemory != 1 {

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"lockkeeper/session/admission"
 	"lockkeeper/wire"
 )
 
@@ -16,7 +17,8 @@ var errEnded = errors.New("session: connection ended")
 // What sends it is in flush.go.
 type output struct {
 	lease  *lease
-	memory *memory
+	memory *admission.Memory
+	stats  *stats
 	max    int // bytes that it may hold
 
 	mu       sync.Mutex
@@ -95,8 +97,8 @@ const keptBufferBytes = 64 << 10
 // pieces holds free pieces. A connection has one only while there is something to send.
 var pieces = sync.Pool{New: func() any { return new(piece) }}
 
-func (o *output) init(l *lease, m *memory, max int) {
-	o.lease, o.memory, o.max = l, m, max
+func (o *output) init(l *lease, m *Manager) {
+	o.lease, o.memory, o.stats, o.max = l, &m.gate.Memory, &m.stats, 2*m.gate.Limits().Response
 	o.changed.L = &o.mu
 }
 
@@ -120,7 +122,7 @@ func (o *output) addLocked(h wire.ReplyHeader, body wire.Record, bytes int) {
 
 // sentLocked counts a frame of so many bytes.
 func (o *output) sentLocked(h wire.ReplyHeader, bytes int) {
-	stats, n := o.memory.stats, int64(bytes-frameHead)
+	stats, n := o.stats, int64(bytes-frameHead)
 	if h.Xid == wire.XidNotification {
 		stats.NotificationBytes.Add(n)
 		return
@@ -148,7 +150,7 @@ func (o *output) countLocked(p *piece, n, shared int) {
 	p.size += n
 	o.unsent += n
 	o.shared += shared
-	o.memory.add(n - shared)
+	o.memory.Add(n - shared)
 }
 
 // countLateLocked adds n bytes, which may be negative, to what later counts for; shared of them are
@@ -156,7 +158,7 @@ func (o *output) countLocked(p *piece, n, shared int) {
 func (o *output) countLateLocked(n, shared int) {
 	o.lateSize += n
 	o.shared += shared
-	o.memory.add(n - shared)
+	o.memory.Add(n - shared)
 }
 
 // heldLocked returns how many bytes of output there are that have not been written.
@@ -177,8 +179,8 @@ func (o *output) admitLocked(n, shared int) bool {
 	if held == 0 {
 		o.since = time.Now()
 	}
-	if held+n > o.max || !o.memory.allows(held+n, n-shared) {
-		o.memory.stats.inc(&o.memory.stats.EndedForMemory)
+	if held+n > o.max || !o.memory.Allows(held+n, n-shared) {
+		o.memory.Ended()
 		o.abortLocked()
 		return false
 	}

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"lockkeeper/session/admission"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
@@ -56,7 +57,7 @@ func TestRateQuotaSlowsItsTenant(t *testing.T) {
 				t.Errorf("%q: 211 writes took %v, want about %v", auth, got, want)
 			}
 			reads := c.took(1000, wire.OpExists, wire.PathWatchRequest{Path: "/"})
-			if reads > pauseLimit(30*time.Second) {
+			if reads > admission.PauseLimit(30*time.Second) {
 				t.Errorf("%q: reads took %v, which no quota limits", auth, reads)
 			}
 			c.detach()
@@ -114,7 +115,7 @@ func TestRateQuotaEndsNoSession(t *testing.T) {
 		for _, c := range clients {
 			running.Go(func() {
 				for time.Since(began) < 5*time.Minute {
-					if slowest := c.took(1, wire.OpPing, nil); slowest > pauseLimit(4*time.Second) {
+					if slowest := c.took(1, wire.OpPing, nil); slowest > admission.PauseLimit(4*time.Second) {
 						t.Errorf("a ping took %v", slowest)
 					}
 				}
@@ -125,7 +126,7 @@ func TestRateQuotaEndsNoSession(t *testing.T) {
 		if n := m.Measures().Expired.Load(); n > 0 || len(m.all()) != len(clients) {
 			t.Errorf("%d sessions expired, %d connections are left", n, len(m.all()))
 		}
-		time.Sleep(pauseLimit(m.cfg.MaxTimeout) + time.Second)
+		time.Sleep(admission.PauseLimit(m.cfg.MaxTimeout) + time.Second)
 	})
 }
 
@@ -188,7 +189,7 @@ func TestRateQuotaOfSessionsAndWatches(t *testing.T) {
 		open()
 		four := open()
 		open()
-		if _, err := connect(t, m, &wire.ConnectRequest{TimeoutMs: 30000}); !errors.Is(err, errRateQuota) {
+		if _, err := connect(t, m, &wire.ConnectRequest{TimeoutMs: 30000}); !errors.Is(err, admission.ErrRateQuota) {
 			t.Errorf("one more session: %v", err)
 		}
 		two.detach()
@@ -221,7 +222,7 @@ func TestRateQuotaOfHandshakes(t *testing.T) {
 		}
 		refused := 0
 		for range 20 {
-			if err := <-results; errors.Is(err, errRateQuota) {
+			if err := <-results; errors.Is(err, admission.ErrRateQuota) {
 				refused++
 			}
 		}
@@ -229,31 +230,4 @@ func TestRateQuotaOfHandshakes(t *testing.T) {
 			t.Errorf("%d of 20 at once were refused", refused)
 		}
 	})
-}
-
-// Tenants that have paid their debts are forgotten.
-func TestRateQuotaForgetsTenants(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m, _ := newMember(t, Config{RateQuotas: []RateQuota{{Path: "/*", Writes: 1}}})
-		c := mustConnect(t, m, 30*time.Second)
-		for i := range 10 * tenantsKept {
-			c.took(1, wire.OpDelete, wire.DeleteRequest{Path: fmt.Sprintf("/%d", i), Version: -1})
-			time.Sleep(10 * time.Millisecond)
-		}
-		if n := len(m.rates.tenants); n > tenantsKept {
-			t.Errorf("%d tenants are known", n)
-		}
-	})
-}
-
-func TestSubtree(t *testing.T) {
-	for _, c := range []struct{ pattern, path, root string }{
-		{"/a", "/a", "/a"}, {"/a", "/a/b", "/a"}, {"/a", "/ab", ""}, {"/a", "/", ""},
-		{"/a/*", "/a/b", "/a/b"}, {"/a/*", "/a/b/c", "/a/b"}, {"/a/*", "/a", ""}, {"/a/*", "/ab/c", ""}, {"/a/*", "/a/", ""},
-		{"/*", "/a/b", "/a"}, {"/*", "/", ""},
-	} {
-		if root, ok := subtree(c.pattern, c.path); root != c.root && ok || ok != (c.root != "") {
-			t.Errorf("%s of %s: %q, %v", c.pattern, c.path, root, ok)
-		}
-	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"lockkeeper/internal/mutant"
+	"lockkeeper/session/admission"
 	"lockkeeper/session/sasl"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
@@ -24,9 +25,10 @@ type Session struct {
 	timeout    time.Duration
 	addr       netip.Addr
 
-	out   output
-	lease lease
-	stats connStats
+	account admission.Account
+	out     output
+	lease   lease
+	stats   connStats
 
 	// ids are the identities that the connection has authenticated as, its address first. The list
 	// is replaced and never modified.
@@ -37,10 +39,8 @@ type Session struct {
 	mu       sync.Mutex
 	dequeued sync.Cond // the queue has become shorter, or the connection has ended
 	queue    []pending
-	bytes    int    // that are counted for the queue
-	seq      uint64 // of the last write
-	// creating is how many ephemeral nodes the writes in the queue may create.
-	creating int
+	held     admission.Ticket // the sum of the queue
+	seq      uint64           // of the last write
 	// changing says that a reconfig is in the queue. It takes effect some time after it has been
 	// applied, so no write may follow it before it is answered.
 	changing bool
@@ -66,10 +66,6 @@ type Session struct {
 	watchBytes int  // what these count for
 	reachedAt  int  // position in fanout.reached, plus 1, while a command fires
 	unwatched  bool // no watch is set any more
-
-	// These are guarded by the lock of the rate quotas.
-	tenant *tenant // nil: no quota
-	left   bool    // the tenant does not count the session any more
 }
 
 // pending is a request that is not answered yet.
@@ -81,13 +77,11 @@ type pending struct {
 	seq      uint64           // != 0: a write
 	received time.Time
 	size     int  // of the frame, in bytes
-	large    int  // bytes that count as those of a large request
-	heavy    int  // bytes that takeTurn has returned
 	last     bool // the connection ends after the answer
 	own      bool // answered within Submit, whose caller sends the answer
 
-	ephemerals int        // that it may create
-	adds       znode.Size // to the state, at the most
+	ticket admission.Ticket
+	price  admission.Price
 }
 
 // errNullToken says that a client began SASL without a token. ZooKeeper closes the connection.
@@ -96,8 +90,8 @@ var errNullToken = errors.New("session: null SASL token")
 func newSession(m *Manager, id wire.SessionID, generation uint64, h *handshake) *Session {
 	s := &Session{m: m, id: id, generation: generation, timeout: h.timeout, addr: h.addr}
 	s.dequeued.L = &s.mu
-	m.memory.conns.Add(1)
-	s.out.init(&s.lease, &m.memory, 2*m.cfg.Limits.Response)
+	s.account = admission.Account{Session: id, Addr: h.addr, Timeout: h.timeout}
+	s.out.init(&s.lease, m)
 	s.lease.init(m, h.timeout, h.since)
 	s.stats.init(s, m.cfg.Now())
 	ids := []znode.Identity{AddrIdentity(h.addr)}
@@ -105,7 +99,7 @@ func newSession(m *Manager, id wire.SessionID, generation uint64, h *handshake) 
 		ids = append(ids, superIdentity)
 	}
 	s.ids.Store(&ids)
-	m.rates.begin(s)
+	m.gate.Open(&s.account, ids)
 	return s
 }
 
@@ -142,17 +136,17 @@ func (s *Session) Submit(frame []byte) error {
 		s.reacted()
 	}
 	p := pending{req: req, received: now, ids: *s.ids.Load(), size: len(frame)}
-	if p.large, err = s.m.throttle.admitLarge(len(frame)); err != nil {
+	if p.ticket, err = s.m.gate.Begin(p.size); err != nil {
 		return err
 	}
 	if err = s.waitToEnter(&p); err == nil {
-		p.heavy, err = s.m.throttle.takeTurn(s.m.ctx, s, len(frame))
+		err = s.m.gate.Turn(s.m.ctx, (*waiter)(s), &p.ticket, p.size)
 	}
 	if err == nil {
 		err = s.admit(&p)
 	}
-	if err != nil {
-		s.m.throttle.leave(0, p.large, p.heavy)
+	if !p.ticket.Empty() { // the request is in no queue
+		s.m.gate.Release(p.ticket)
 	}
 	return err
 }
@@ -178,10 +172,53 @@ func (s *Session) RefuseLarge(head []byte) error {
 		}
 		err = s.admit(&p)
 	}
-	if err != nil {
-		s.m.throttle.leave(0, p.large, p.heavy)
-	}
 	return err
+}
+
+// pause waits until the quotas of the session allow one more request.
+func (s *Session) pause() {
+	if s.pausedUntil.IsZero() {
+		return
+	}
+	if d := time.Until(s.pausedUntil); d > 0 {
+		s.out.wake()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		timer := time.AfterFunc(d, func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.dequeued.Broadcast()
+		})
+		defer timer.Stop()
+		for !s.ended.Load() && time.Now().Before(s.pausedUntil) {
+			s.dequeued.Wait()
+		}
+	}
+	s.pausedUntil = time.Time{}
+}
+
+// errNotLoggedIn says that a client that has yet to authenticate sends a frame that needs no such
+// length.
+var errNotLoggedIn = errors.New("session: a long frame from a client that has not logged in")
+
+// Expect counts n bytes of memory that the frame takes that is arriving. An error means that there
+// is no room for it, and that the connection must be closed. Only Submit's goroutine may call it.
+func (s *Session) Expect(n int) error {
+	if !s.provedEnough() {
+		return errNotLoggedIn
+	}
+	if err := s.m.gate.Memory.Arrive(s.arriving, n); err != nil {
+		return err
+	}
+	s.arriving += n
+	return nil
+}
+
+// Arrived ends what Expect began: the frame has been submitted, or will never be. Only Submit's
+// goroutine may call it.
+func (s *Session) Arrived() {
+	s.m.gate.Memory.Add(-s.arriving)
+	s.arriving = 0
 }
 
 // waitToEnter waits until a request may be taken. One that has waited for too long is refused.
@@ -189,7 +226,7 @@ func (s *Session) waitToEnter(p *pending) error {
 	if err := s.waitForQueue(p.req.Op); err != nil {
 		return err
 	}
-	if s.m.throttle.wait(s, p.req.Op) {
+	if s.m.gate.Wait((*waiter)(s), p.req.Op) {
 		p.code = wire.CodeThrottledOp
 	}
 	return nil
@@ -227,10 +264,30 @@ func (s *Session) admit(p *pending) error {
 	if p.code != wire.CodeOK || !s.executeReport(p) && !s.executeLong(p) {
 		s.m.replica.View(func(store *znode.Store) { s.execute(store, p) })
 	}
-	if p.large > 0 || p.heavy > 0 {
-		s.m.throttle.leave(0, p.large, p.heavy)
-	}
 	return nil
+}
+
+// waiter is a session to the gate.
+type waiter Session
+
+// Wake implements admission.Conn.
+func (w *waiter) Wake() { w.out.wake() }
+
+// Over implements admission.Conn.
+func (w *waiter) Over() bool { return w.ended.Load() }
+
+// View implements admission.Payer.
+func (w *waiter) View(f func(*znode.Store)) { w.m.replica.View(f) }
+
+// EphemeralCount implements admission.Payer.
+func (w *waiter) EphemeralCount() (n int) {
+	w.View(func(store *znode.Store) {
+		n = store.EphemeralCount(w.id)
+		w.mu.Lock()
+		n += w.held.Ephemerals
+		w.mu.Unlock()
+	})
+	return n
 }
 
 // bytes returns what a request in a queue counts for: its frame, its struct, and, of a read, the
@@ -243,38 +300,30 @@ func (p *pending) bytes() int {
 	return around + p.size
 }
 
-// enqueueLocked adds p to the queue, and to all that counts what is in queues.
+// enqueueLocked adds p to the queue, which has its ticket from then on.
 func (s *Session) enqueueLocked(p *pending) {
-	s.queue = append(s.queue, *p)
-	s.creating += p.ephemerals
-	s.m.capacity.adding(p.adds, 1)
-	s.changing = s.changing || p.req.Op == wire.OpReconfig && p.seq != 0
-	p.large, p.heavy = 0, 0
 	s.Arrived() // from here on it counts as a request
-	s.bytes += p.bytes()
-	s.m.memory.add(p.bytes())
-	s.m.throttle.enter()
+	s.m.gate.Queue(&p.ticket, p.price, p.bytes())
+	s.queue = append(s.queue, *p)
+	s.held.Add(p.ticket)
+	s.changing = s.changing || p.req.Op == wire.OpReconfig && p.seq != 0
+	p.ticket = admission.Ticket{}
 }
 
 // dequeueLocked removes the first n requests from the queue, which are answered, or never will be.
 func (s *Session) dequeueLocked(n int) {
-	large, heavy, bytes := 0, 0, 0
+	var over admission.Ticket
 	for i := range s.queue[:n] {
-		large += s.queue[i].large
-		heavy += s.queue[i].heavy
-		s.creating -= s.queue[i].ephemerals
-		s.m.capacity.adding(s.queue[i].adds, -1)
-		bytes += s.queue[i].bytes()
+		over.Add(s.queue[i].ticket)
 	}
-	s.bytes -= bytes
-	s.m.memory.add(-bytes)
 	clear(s.queue[:n])
 	if n == len(s.queue) {
 		s.queue = s.queue[:0]
 	} else {
 		s.queue = s.queue[n:]
 	}
-	s.m.throttle.leave(n, large, heavy)
+	s.held.Sub(over)
+	s.m.gate.Release(over)
 }
 
 // classify decides what a request is: a write (seq != 0), something to be executed at its place
@@ -288,7 +337,7 @@ func (s *Session) classify(p *pending) error {
 		return nil
 	}
 	record, err := wire.DecodeBody(p.req.Op, p.req.Body)
-	if pause := s.m.rates.charge(s, p, record); pause > 0 {
+	if pause := s.m.gate.Charge(&s.account, record, p.ids, p.size, isWrite(p.req.Op)); pause > 0 {
 		s.pausedUntil = p.received.Add(pause)
 	}
 	switch op := p.req.Op; {
@@ -315,7 +364,7 @@ func (s *Session) classify(p *pending) error {
 			p.code = wire.CodeMarshallingError
 			return nil
 		}
-		if p.code = s.refusal(p, record); p.code != wire.CodeOK {
+		if p.price, p.code = s.m.gate.Price((*waiter)(s), &s.account, record, p.ids); p.code != wire.CodeOK {
 			return nil
 		}
 		s.nameCreator(p, record)
@@ -328,7 +377,7 @@ func (s *Session) classify(p *pending) error {
 		if err != nil {
 			p.code = wire.CodeMarshallingError
 		} else if op == wire.OpMultiRead {
-			p.code = s.refusal(p, record)
+			_, p.code = s.m.gate.Price((*waiter)(s), &s.account, record, p.ids)
 		}
 	default:
 		p.code, p.last = wire.CodeUnimplemented, true
@@ -384,7 +433,7 @@ func (s *Session) waitForQueue(op wire.Op) error {
 	if ended {
 		return errEnded
 	}
-	if s.m.memory.crowded() {
+	if s.m.gate.Memory.Crowded() {
 		return s.out.waitBelow(0)
 	}
 	return s.out.waitBelow(outputPauseBytes)
@@ -400,8 +449,8 @@ func (s *Session) blockedLocked(op wire.Op) bool {
 // fullLocked reports whether no request may be taken until some of the session's own have been
 // answered.
 func (s *Session) fullLocked() bool {
-	return len(s.queue) >= sessionQueueMax || s.bytes >= queuePauseBytes ||
-		len(s.queue) > 0 && (s.m.throttle.crowded() || s.m.memory.crowded())
+	return len(s.queue) >= sessionQueueMax || s.held.Bytes >= queuePauseBytes ||
+		len(s.queue) > 0 && s.m.gate.Crowded()
 }
 
 // writeApplied is called inside the critical section in which a write of this session was applied.
@@ -461,18 +510,17 @@ func (s *Session) answerFirstLocked(store *znode.Store, res *znode.Result) {
 
 // answerPingsLocked answers the pings in the queue that follow its head.
 func (s *Session) answerPingsLocked(store *znode.Store) {
-	pings, large, heavy := 0, 0, 0
+	var over admission.Ticket
 	s.queue = append(s.queue[:1], slices.DeleteFunc(slices.Clone(s.queue[1:]), func(p pending) bool {
 		if p.req.Op != wire.OpPing {
 			return false
 		}
 		s.execute(store, &p)
-		pings, large, heavy = pings+1, large+p.large, heavy+p.heavy
-		s.bytes -= p.bytes()
-		s.m.memory.add(-p.bytes())
+		over.Add(p.ticket)
 		return true
 	})...)
-	s.m.throttle.leave(pings, large, heavy)
+	s.held.Sub(over)
+	s.m.gate.Release(over)
 }
 
 // answerWrite queues the reply to a write.
@@ -494,7 +542,7 @@ func (s *Session) reply(p *pending, h wire.ReplyHeader, body wire.Record, bytes 
 		h.Xid = wire.XidPing
 	}
 	sent, ok := s.out.reply(h, body, bytes, p.own)
-	s.m.rates.replied(s, sent)
+	s.m.gate.Replied(&s.account, sent)
 	if !ok {
 		s.m.log.Warn("client does not read its answers, connection closed", "session", s.id, "client", s.addr)
 		return
@@ -555,8 +603,7 @@ func (s *Session) markEnded() {
 	s.dequeued.Broadcast()
 	s.mu.Unlock()
 	if !was {
-		s.m.memory.conns.Add(-1)
-		s.m.rates.end(s)
+		s.m.gate.Close(&s.account)
 		s.m.forget(s, last)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lockkeeper/internal/histogram"
+	"lockkeeper/session/admission"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
@@ -146,25 +147,15 @@ func (l *Latency) add(d time.Duration) {
 type Counters struct {
 	PacketsReceived, PacketsSent int64
 	Latency                      Latency
+	admission.Refused
 
-	Throttled         int64 // requests that got ThrottledOp
-	TooLarge          int64 // requests beyond Limits.LargeBytes
 	TooLong           int64 // answers beyond Limits.Response, MultiReadOps or MultiReadBytes
-	EndedForMemory    int64 // connections that ended because they, or all together, held too much
 	WatchesRefused    int64 // beyond Limits.WatchBytes
 	IdentitiesRefused int64 // beyond Limits.Identities or IdentityBytes
 	LoginsRefused     int64 // by a scheme that is not there, or without the proof that it wants
 	OtherEnsemble     int64 // connections closed because their clients expected another ensemble
 	Undeliverable     int64 // requests that could not be delivered to the leader
-	ACLsRefused       int64 // requests beyond Limits.ACLEntries or ACLBytes
-	CostlyRefused     int64 // requests beyond Limits.Cost
-	EphemeralsRefused int64 // requests beyond Limits.Ephemerals
-	StateFull         int64 // requests beyond Limits.Nodes or DataBytes
-	SessionsRefused   int64 // beyond Limits.Sessions or SessionsPerAddr
 	AttachesRefused   int64 // beyond claimsMax or claimsPerAddr
-	QuotasKept        int64 // requests that would have changed quotas, with Config.KeepQuotas
-	RateQuotaPauses   int64 // requests after which a rate quota had the connection pause
-	RateQuotaRefused  int64 // sessions, logins and watches beyond a rate quota
 	QuotaExceeded     int64 // requests beyond a quota
 	// SuperLoginsRefused are logins under the name of a super user without the proof.
 	SuperLoginsRefused int64
@@ -186,8 +177,8 @@ type Stats struct {
 
 // Stats returns the statistics of this member.
 func (m *Manager) Stats() Stats {
-	s := Stats{Watches: m.watches.counts(), Held: m.memory.held.Load(), WatchBytes: m.watches.held(),
-		StateBytes: m.capacity.bytes.Load()}
+	s := Stats{Watches: m.watches.counts(), Held: m.gate.Memory.Held(), WatchBytes: m.watches.held(),
+		StateBytes: m.gate.StateBytes()}
 	m.replica.View(func(store *znode.Store) {
 		c := store.Counts()
 		s.Sessions, s.Ephemerals = c.Sessions, c.Ephemerals
@@ -199,6 +190,7 @@ func (m *Manager) Stats() Stats {
 	m.stats.mu.Lock()
 	defer m.stats.mu.Unlock()
 	s.Counters = m.stats.Counters
+	s.Refused = m.gate.Refused()
 	return s
 }
 
@@ -207,6 +199,7 @@ func (m *Manager) ResetStats() {
 	m.stats.mu.Lock()
 	defer m.stats.mu.Unlock()
 	m.stats.Counters = Counters{}
+	m.gate.ResetRefused()
 	m.stats.reset()
 }
 

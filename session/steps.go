@@ -1,13 +1,14 @@
 package session
 
 import (
+	"lockkeeper/session/admission"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
 
-// executeLong executes a read that takes long: one whose answer has heavyBytes or more, or that
-// would keep the state locked for long, which releases the lock between two steps. It returns
-// false, and has done nothing, for other requests. Only Submit's goroutine calls it, when all
+// executeLong executes a read that takes long: its answer has admission.HeavyBytes or more, or it
+// would keep the state locked for long and releases the lock between two steps. It returns false,
+// and has done nothing, for other requests. Only Submit's goroutine calls it, when all
 // requests before are answered.
 //
 // Reads with long answers take turns: each deletion in the state is noted in all listings, and
@@ -22,11 +23,11 @@ func (s *Session) executeLong(p *pending) bool {
 	}
 	bytes, fits := 0, false
 	s.m.replica.View(func(store *znode.Store) { bytes, fits = s.answerSize(store, p) })
-	if !fits || bytes < heavyBytes {
+	if !fits || bytes < admission.HeavyBytes {
 		return false
 	}
 	s.out.wake()
-	turn := s.m.throttle.answering
+	turn := s.m.answering
 	if turn.Acquire(s.m.ctx, 1) != nil {
 		return true // the member stops
 	}

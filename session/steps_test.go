@@ -145,7 +145,7 @@ func TestLongAnswersTakeTurns(t *testing.T) {
 		if h, _, err := c.next(); err != nil || h.Err != wire.CodeOK {
 			t.Fatal(h, err)
 		}
-		if !m.throttle.answering.TryAcquire(1) {
+		if !m.answering.TryAcquire(1) {
 			t.Fatal("somebody has the turn")
 		}
 		answered := make(chan struct{})
@@ -169,7 +169,7 @@ func TestLongAnswersTakeTurns(t *testing.T) {
 				t.Errorf("%v: %v, %v", op, h, err)
 			}
 		}
-		m.throttle.answering.Release(1)
+		m.answering.Release(1)
 		<-answered
 		_, body, err := c.next()
 		var got wire.GetEphemeralsResponse

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"lockkeeper/session/admission"
 	"lockkeeper/wire"
 )
 
@@ -53,8 +54,8 @@ func TestGlobalOutstandingLimit(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		if n := m.throttle.inProcess; n != 0 {
-			t.Fatalf("%d requests are left in the count", n)
+		if !m.gate.Idle() {
+			t.Fatal("not every ticket is released")
 		}
 	})
 }
@@ -120,7 +121,7 @@ func TestLargeRequests(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := large(b, 2000); !errors.Is(err, errLarge) {
+		if err := large(b, 2000); !errors.Is(err, admission.ErrLarge) {
 			t.Fatalf("got %v", err)
 		}
 		b.detach()
@@ -131,8 +132,8 @@ func TestLargeRequests(t *testing.T) {
 		}
 		a.expect("4 Ok")
 		synctest.Wait()
-		if m.throttle.large != 0 || m.throttle.inProcess != 0 || m.Stats().TooLarge != 1 {
-			t.Fatalf("left in the count: %d bytes, %d requests; %d refused", m.throttle.large, m.throttle.inProcess, m.Stats().TooLarge)
+		if !m.gate.Idle() || m.Stats().TooLarge != 1 {
+			t.Fatalf("idle %t; %d refused", m.gate.Idle(), m.Stats().TooLarge)
 		}
 	})
 }
@@ -194,7 +195,7 @@ func TestHeavyRequestsTakeTurns(t *testing.T) {
 			clients = append(clients, mustConnect(t, m, 10*time.Second))
 		}
 		r.setHold(true)
-		set := wire.SetDataRequest{Path: "/", Data: make([]byte, heavyTogether-heavyBytes), Version: -1}
+		set := wire.SetDataRequest{Path: "/", Data: make([]byte, admission.HeavyTogether-admission.HeavyBytes), Version: -1}
 		clients[0].send(wire.OpSetData, set)
 		go func() {
 			if err := clients[1].submit(wire.AppendRequest(nil, 1, wire.OpSetData, set)[4:]); err != nil {
@@ -214,8 +215,8 @@ func TestHeavyRequestsTakeTurns(t *testing.T) {
 			c.expect("1 Ok")
 		}
 		synctest.Wait()
-		if !m.throttle.heavy.TryAcquire(heavyTogether) {
-			t.Error("bytes are left in the count")
+		if !m.gate.Idle() {
+			t.Error("not every ticket is released")
 		}
 	})
 }

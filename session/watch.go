@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 
+	"lockkeeper/session/admission"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
@@ -45,7 +46,7 @@ type watchTable struct {
 	usedUp []usedUp // not settled yet
 
 	stats  *stats
-	memory *memory
+	memory *admission.Memory
 }
 
 // watchBytes returns the bytes that a connection's watches of one path count for: those of the
@@ -55,7 +56,7 @@ func watchBytes(path string) int { return len(path) + 400 }
 // maxShare is the part of maxBytes that the watches of one connection may have.
 const maxShare = 4
 
-func (t *watchTable) init(maxBytes int, s *stats, m *memory) {
+func (t *watchTable) init(maxBytes int, s *stats, m *admission.Memory) {
 	t.maxBytes, t.stats, t.memory = maxBytes, s, m
 	t.data.at = map[string]map[*Session]watchMode{}
 	t.child.at = map[string]map[*Session]watchMode{}
@@ -77,8 +78,8 @@ func (t *watchTable) add(s *Session, path string, data, child watchMode) bool {
 func (t *watchTable) admitLocked(s *Session, path string) bool {
 	n := watchBytes(path)
 	own := s.watchBytes + n
-	if own <= t.memory.fair(int64(t.maxBytes/maxShare)) || own <= t.maxBytes/maxShare && t.bytes+n <= t.maxBytes {
-		return s.m.rates.admitWatch(s, path)
+	if own <= t.memory.Fair(int64(t.maxBytes/maxShare)) || own <= t.maxBytes/maxShare && t.bytes+n <= t.maxBytes {
+		return s.m.gate.AdmitWatch(&s.account, *s.ids.Load(), path)
 	}
 	t.stats.inc(&t.stats.WatchesRefused)
 	return false
@@ -161,7 +162,7 @@ func (t *watchTable) unwatchLocked(s *Session, path string) {
 	}
 	s.watchBytes -= watchBytes(path)
 	t.bytes -= watchBytes(path)
-	s.m.rates.forgetWatch(s, path)
+	s.m.gate.ForgetWatch(&s.account, path)
 	if delete(s.watched, path); len(s.watched) == 0 {
 		s.watched = nil
 		t.watching--

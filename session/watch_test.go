@@ -190,7 +190,7 @@ func TestEventsForConnectionsWithManyIdentities(t *testing.T) {
 		c.send(wire.OpExists, wire.PathWatchRequest{Path: "/theirs"})
 		c.expect("NodeCreated /mine", "NodeCreated /open", "2 NoAuth")
 		synctest.Wait()
-		if n := m.memory.held.Load(); n != 0 || c.unsent() != 0 {
+		if n := m.gate.Memory.Held(); n != 0 || c.unsent() != 0 {
 			t.Errorf("%d bytes are still counted, %d of the connection", n, c.unsent())
 		}
 

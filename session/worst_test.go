@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"lockkeeper/internal/cputime"
+	"lockkeeper/session/admission"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
@@ -151,7 +152,7 @@ func (w *worstMember) setMany(path string) wire.MultiRequest {
 	set := &wire.SetDataRequest{Path: path, Version: -1}
 	m := multiOf(1, wire.OpSetData, set)
 	one := znode.CostOf(&m, *w.s.ids.Load()).Nanoseconds
-	return multiOf(min(int(DefaultCost.Nanoseconds()/one), 1_000_000/(len(path)+30)), wire.OpSetData, set)
+	return multiOf(min(int(admission.DefaultCost.Nanoseconds()/one), 1_000_000/(len(path)+30)), wire.OpSetData, set)
 }
 
 // mustServe fails if a request was refused: then nothing was measured.

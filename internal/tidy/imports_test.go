@@ -34,13 +34,16 @@ const imports = `
 	session/sasl:
 	# What locks' nodes look like: for clients and servers.
 	locknode:
-	session:               wire znode session/sasl internal/mutant internal/loglimit internal/histogram internal/clock
+	# Which requests of clients a member takes, and when: it knows no session.
+	session/admission:     wire znode internal/loglimit internal/connlimit golang.org/x/sync/semaphore
+	session:               wire znode session/sasl session/admission internal/mutant internal/loglimit internal/histogram internal/clock
+	                       internal/connlimit
 	                       golang.org/x/sync/semaphore
 
 	server/secure/pemfile:
 	server/secure:         server/secure/pemfile quorum/peer internal/loglimit github.com/pavlo-v-chernykh/keystore-go/v4 software.sslmate.com/src/go-pkcs12
 	server/secure/certs:   server/secure/pemfile
-	server/zoocfg:         wire znode quorum quorum/peer quorum/store session session/sasl server/secure internal/clock
+	server/zoocfg:         wire znode quorum quorum/peer quorum/store session session/admission session/sasl server/secure internal/clock
 	server/datadir:        quorum/store server/zoocfg
 	server/offline:        wire znode zkdata locknode quorum quorum/store server/zoocfg server/secure server/datadir
 	server/ops/console/web:
@@ -50,7 +53,7 @@ const imports = `
 	server/ops/metrics:        internal/histogram github.com/prometheus/client_golang/prometheus
 	                       github.com/prometheus/client_golang/prometheus/collectors
 	                       github.com/prometheus/client_golang/prometheus/promhttp
-	server:                wire znode locknode quorum quorum/peer quorum/store session server/zoocfg server/datadir server/offline server/secure server/ops/audit server/ops/admin
+	server:                wire znode locknode quorum quorum/peer quorum/store session internal/connlimit server/zoocfg server/datadir server/offline server/secure server/ops/audit server/ops/admin
 	                       server/ops/console server/ops/console/web server/ops/metrics internal/loglimit internal/histogram internal/clock
 	server/simtest:
 	deploy:
@@ -107,6 +110,7 @@ const imports = `
 	internal/freeport:
 	internal/cputime:       golang.org/x/sys/unix
 	internal/loglimit:
+	internal/connlimit:
 	internal/histogram:
 	internal/zkconn:       wire
 	internal/testcert:

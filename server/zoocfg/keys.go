@@ -9,7 +9,7 @@ import (
 
 	"lockkeeper/quorum/peer"
 	"lockkeeper/quorum/store"
-	"lockkeeper/session"
+	"lockkeeper/session/admission"
 )
 
 // keyDef is one key of a zoo.cfg: how its value is read, and its description in
@@ -188,7 +188,7 @@ var usedKeys = map[string]keyDef{
 		effect: "The longest answer to one request; a name of a child counts 48 bytes more than it has, so a million names of 15 bytes are the most by default. A longer one is not made: the answer is BadArguments. A connection with more than twice as much that its client has not taken is closed."},
 	"multiRead.maxOps": {property: true, value: orUnlimited(1000, func(l *loader) *int { return &l.cfg.Limits.MultiReadOps }), unit: "reads",
 		effect: "How many reads a multiRead may have. One with more is answered with BadArguments. Below 1 there is no limit."},
-	"multiRead.maxResponseBytes": {property: true, value: orUnlimited(session.DefaultResponse, func(l *loader) *int { return &l.cfg.Limits.MultiReadBytes }), unit: "bytes",
+	"multiRead.maxResponseBytes": {property: true, value: orUnlimited(admission.DefaultResponse, func(l *loader) *int { return &l.cfg.Limits.MultiReadBytes }), unit: "bytes",
 		effect: "The longest answer to a multiRead, if maxResponseBytes does not say less. Below 1 only that counts."},
 	"maxClientMemory": {own: true, value: integer(minMemory, math.MaxInt32, 0, func(l *loader) *int { return &l.cfg.Limits.Memory }), unit: "bytes", def: "(a 16th of maxMemory)",
 		effect: "How much a member holds of answers and events that clients have not taken and of requests that wait. Beyond a half, connections that hold anything are not read until it is less; " +
@@ -196,19 +196,19 @@ var usedKeys = map[string]keyDef{
 	"maxWatchMemory": {own: true, value: integer(minWatchMemory, math.MaxInt32, 0, func(l *loader) *int { return &l.cfg.Limits.WatchBytes }), unit: "bytes", def: "(a 16th of maxMemory)",
 		effect: "How much memory the watches of a member's clients may take: the path and 400 bytes for each path that a connection watches. One connection may have a quarter of it. " +
 			"A read that would set one more is answered with BadArguments. Each connection may have 1 MiB in any case, or less if that were more than a quarter of all together."},
-	"maxIdentities": {own: true, value: integer(1, MaxMaxBuffer, session.DefaultIdentities, func(l *loader) *int { return &l.cfg.Limits.Identities }), unit: "identities",
+	"maxIdentities": {own: true, value: integer(1, MaxMaxBuffer, admission.DefaultIdentities, func(l *loader) *int { return &l.cfg.Limits.Identities }), unit: "identities",
 		effect: "How many identities a connection may show (auth) besides its address. One more is answered with AuthFailed, and the connection is closed."},
-	"maxIdentityBytes": {own: true, value: integer(64, MaxMaxBuffer, session.DefaultIdentityBytes, func(l *loader) *int { return &l.cfg.Limits.IdentityBytes }), unit: "bytes",
+	"maxIdentityBytes": {own: true, value: integer(64, MaxMaxBuffer, admission.DefaultIdentityBytes, func(l *loader) *int { return &l.cfg.Limits.IdentityBytes }), unit: "bytes",
 		effect: "How many bytes the schemes and ids of these identities may have together. More is answered in the same way. " +
 			"A request of jute.maxbuffer bytes with all of them must fit into a frame between members."},
-	"maxACLEntries": {own: true, value: integer(1, 1<<16, session.DefaultACLEntries, func(l *loader) *int { return &l.cfg.Limits.ACLEntries }), unit: "entries",
+	"maxACLEntries": {own: true, value: integer(1, 1<<16, admission.DefaultACLEntries, func(l *loader) *int { return &l.cfg.Limits.ACLEntries }), unit: "entries",
 		effect: "How many entries a request may give to the ACL of a node; one of scheme auth counts once for each identity of the connection. More is refused with InvalidACL, and does not enter the log."},
-	"maxACLBytes": {own: true, value: integer(64, MaxMaxBuffer, session.DefaultACLBytes, func(l *loader) *int { return &l.cfg.Limits.ACLBytes }), unit: "bytes",
+	"maxACLBytes": {own: true, value: integer(64, MaxMaxBuffer, admission.DefaultACLBytes, func(l *loader) *int { return &l.cfg.Limits.ACLBytes }), unit: "bytes",
 		effect: "How many bytes the schemes and ids of these entries may have together. More is refused in the same way."},
-	"maxRequestCost": {own: true, value: millis(1, int(session.DefaultCost.Milliseconds()), func(l *loader) *time.Duration { return &l.cfg.Limits.Cost }), unit: "ms",
+	"maxRequestCost": {own: true, value: millis(1, int(admission.DefaultCost.Milliseconds()), func(l *loader) *time.Duration { return &l.cfg.Limits.Cost }), unit: "ms",
 		effect: "How long applying a request may hold up the members, by the estimate in znode/cost.go: a multi may have 2000 creates or deletes, or 2300 setData. " +
 			"More is refused with BadArguments, and does not enter the log."},
-	"maxSessionEphemerals": {own: true, value: integer(1, math.MaxInt32, session.DefaultEphemerals, func(l *loader) *int { return &l.cfg.Limits.Ephemerals }), unit: "nodes",
+	"maxSessionEphemerals": {own: true, value: integer(1, math.MaxInt32, admission.DefaultEphemerals, func(l *loader) *int { return &l.cfg.Limits.Ephemerals }), unit: "nodes",
 		effect: "How many ephemeral nodes a session may have: they are deleted at once, when it ends. A request that would create more is refused with BadArguments."},
 	"enforceQuota": {property: true, value: boolean(func(l *loader) *bool { return &l.cfg.EnforceQuota }), def: "false",
 		effect: "Makes hard quotas a limit: what exceeds one is refused with BadArguments, see quotaError. Otherwise quotas are counted, and limit nothing."},

@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"lockkeeper/session"
+	"lockkeeper/session/admission"
 )
 
 // The limits whose defaults are shares of maxMemory. Together, and with what has a bound of its
@@ -45,7 +45,7 @@ func (c *Config) settleMemory() {
 	}
 	l, all := &c.Limits, int64(c.MaxMemory)
 	share := func(part int64) int { return int(min(all/part, math.MaxInt32)) }
-	l.Response = cmp.Or(l.Response, min(session.DefaultResponse, max(minResponseByDefault, share(responseShare))))
+	l.Response = cmp.Or(l.Response, min(admission.DefaultResponse, max(minResponseByDefault, share(responseShare))))
 	l.Memory = cmp.Or(l.Memory, max(2*l.Response, share(outputShare)))
 	l.WatchBytes = cmp.Or(l.WatchBytes, share(watchShare))
 	c.IndexBytes = cmp.Or(c.IndexBytes, share(indexShare))

@@ -1,4 +1,4 @@
-package session
+package admission
 
 import (
 	"errors"
@@ -18,7 +18,7 @@ import (
 // exceed a limit by what other members have in flight.
 type capacity struct {
 	limits   *Limits
-	stats    *stats
+	refused  *refusals
 	refusals *loglimit.Limiter
 
 	// Of the state as of the newest command that was applied here.
@@ -31,11 +31,11 @@ type capacity struct {
 	openAll int
 }
 
-// errSessions says that there are as many sessions as there may be.
-var errSessions = errors.New("session: too many sessions (maxSessions, maxSessionsPerAddress)")
+// ErrSessions says that there are as many sessions as there may be.
+var ErrSessions = errors.New("session: too many sessions (maxSessions, maxSessionsPerAddress)")
 
-func (c *capacity) init(l *Limits, s *stats, refusals *loglimit.Limiter) {
-	c.limits, c.stats, c.refusals = l, s, refusals
+func (c *capacity) init(l *Limits, r *refusals, refusals *loglimit.Limiter) {
+	c.limits, c.refused, c.refusals = l, r, refusals
 	c.opening = map[netip.Addr]int{}
 }
 
@@ -67,31 +67,31 @@ func (c *capacity) full(more znode.Size) string {
 	return ""
 }
 
-// admits reports whether the state has room for a write of s that adds at most so much to it.
-func (c *capacity) admits(s *Session, record wire.Record, more znode.Size) bool {
+// admits reports whether the state has room for a write that adds at most more to it.
+func (c *capacity) admits(view func(func(*znode.Store)), a *Account, record wire.Record, more znode.Size) bool {
 	key := c.full(more)
 	if key == "" {
 		return true
 	}
-	s.m.replica.View(func(store *znode.Store) { more.Bytes -= store.Replaced(record) })
+	view(func(store *znode.Store) { more.Bytes -= store.Replaced(record) })
 	if key = c.full(more); key == "" {
 		return true
 	}
-	c.stats.inc(&c.stats.StateFull)
+	c.refused.inc(&c.refused.StateFull)
 	c.refusals.Warn(key, "request refused: the state of the cluster is as large as it may be ("+key+")",
-		"client", s.addr, "session", s.id, "nodes", c.nodes.Load(), "bytes", c.bytes.Load())
+		"client", a.Addr, "session", a.Session, "nodes", c.nodes.Load(), "bytes", c.bytes.Load())
 	return false
 }
 
 // open counts a handshake that is to create a session; the caller calls opened when it has been
-// answered. The error is errSessions.
-func (c *capacity) open(r Replica, addr netip.Addr) error {
+// answered. The error is ErrSessions.
+func (c *capacity) open(view func(func(*znode.Store)), addr netip.Addr) error {
 	l := c.limits
 	if l.Sessions <= 0 && l.SessionsPerAddr <= 0 {
 		return nil
 	}
 	var all, there int
-	r.View(func(store *znode.Store) { all, there = store.SessionCounts(znode.AddrText(addr)) })
+	view(func(store *znode.Store) { all, there = store.SessionCounts(znode.AddrText(addr)) })
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	key, limit := "", 0
@@ -105,9 +105,9 @@ func (c *capacity) open(r Replica, addr netip.Addr) error {
 		c.opening[addr]++
 		return nil
 	}
-	c.stats.inc(&c.stats.SessionsRefused)
+	c.refused.inc(&c.refused.SessionsRefused)
 	c.refusals.Warn(key+" "+addr.String(), "client refused: too many sessions ("+key+")", "client", addr, "limit", limit)
-	return errSessions
+	return ErrSessions
 }
 
 func (c *capacity) opened(addr netip.Addr) {

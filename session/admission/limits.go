@@ -1,8 +1,7 @@
-package session
+package admission
 
 import (
 	"cmp"
-	"slices"
 	"time"
 
 	"lockkeeper/wire"
@@ -97,46 +96,47 @@ func (l *Limits) setDefaults() {
 // write there has 100 bytes.
 const maxQuotaLimitsBytes = 4096
 
-// refusal returns the code for a request that must not enter the log, CodeOK for others. It refuses
-// what would cost the members more than the limits allow, and what they are certain to refuse. The
-// reply takes its place in the session's order like that of a read. For a request that is not
-// refused it sets p.ephemerals and p.adds.
-func (s *Session) refusal(p *pending, record wire.Record) wire.Code {
-	limits := &s.m.cfg.Limits
-	cost := znode.CostOf(record, p.ids)
-	switch {
-	case s.m.cfg.KeepQuotas && znode.WritesQuota(record) && !slices.Contains(p.ids, superIdentity):
-		s.m.stats.inc(&s.m.stats.QuotasKept)
-		return wire.CodeNoAuth
-	case cost.ACLEntries > limits.ACLEntries || cost.ACLBytes > limits.ACLBytes || cost.ACLPrefixes > znode.MaxACLPrefixes:
-		s.m.stats.inc(&s.m.stats.ACLsRefused)
-		return wire.CodeInvalidACL
-	case time.Duration(cost.Nanoseconds) > limits.Cost || cost.LimitsBytes > maxQuotaLimitsBytes:
-		s.m.stats.inc(&s.m.stats.CostlyRefused)
-		return wire.CodeBadArguments
-	}
-	if code := znode.Refusal(record, p.ids); code != wire.CodeOK {
-		return code
-	}
-	if cost.Ephemerals > 0 && cost.Ephemerals+s.ephemerals() > limits.Ephemerals {
-		s.m.stats.inc(&s.m.stats.EphemeralsRefused)
-		return wire.CodeBadArguments
-	}
-	if !s.m.capacity.admits(s, record, cost.Size) {
-		return wire.CodeBadArguments
-	}
-	p.ephemerals, p.adds = cost.Ephemerals, cost.Size
-	return wire.CodeOK
+// Price is what a request costs: it may create ephemeral nodes, and adds to the state.
+type Price struct {
+	ephemerals int
+	adds       znode.Size
 }
 
-// ephemerals returns how many ephemeral nodes the session has, including those that its requests in
-// flight may create.
-func (s *Session) ephemerals() (n int) {
-	s.m.replica.View(func(store *znode.Store) {
-		n = store.EphemeralCount(s.id)
-		s.mu.Lock()
-		n += s.creating
-		s.mu.Unlock()
-	})
-	return n
+// Payer is the session that a request is priced for.
+type Payer interface {
+	// View is that of the replica.
+	View(f func(*znode.Store))
+	// EphemeralCount is the number of ephemeral nodes that the session has in the state or that its
+	// requests in flight may create.
+	EphemeralCount() int
+}
+
+// Price returns what a request of these identities costs, or the code for one that must not enter
+// the log: it would cost the members more than the limits allow, or they are certain to refuse it.
+// The reply takes its place in the session's order like that of a read.
+func (g *Gate) Price(payer Payer, a *Account, record wire.Record, ids []znode.Identity) (Price, wire.Code) {
+	limits, refused := &g.limits, &g.refused
+	cost := znode.CostOf(record, ids)
+	switch {
+	case g.keep && znode.WritesQuota(record) && !znode.IsSuper(ids):
+		refused.inc(&refused.QuotasKept)
+		return Price{}, wire.CodeNoAuth
+	case cost.ACLEntries > limits.ACLEntries || cost.ACLBytes > limits.ACLBytes || cost.ACLPrefixes > znode.MaxACLPrefixes:
+		refused.inc(&refused.ACLsRefused)
+		return Price{}, wire.CodeInvalidACL
+	case time.Duration(cost.Nanoseconds) > limits.Cost || cost.LimitsBytes > maxQuotaLimitsBytes:
+		refused.inc(&refused.CostlyRefused)
+		return Price{}, wire.CodeBadArguments
+	}
+	if code := znode.Refusal(record, ids); code != wire.CodeOK {
+		return Price{}, code
+	}
+	if cost.Ephemerals > 0 && cost.Ephemerals+payer.EphemeralCount() > limits.Ephemerals {
+		refused.inc(&refused.EphemeralsRefused)
+		return Price{}, wire.CodeBadArguments
+	}
+	if !g.capacity.admits(payer.View, a, record, cost.Size) {
+		return Price{}, wire.CodeBadArguments
+	}
+	return Price{cost.Ephemerals, cost.Size}, wire.CodeOK
 }

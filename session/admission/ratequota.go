@@ -1,4 +1,4 @@
-package session
+package admission
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"lockkeeper/internal/connlimit"
 	"lockkeeper/internal/loglimit"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
@@ -20,7 +21,7 @@ type RateQuota struct {
 	// Key is the configuration's name for the quota.
 	Key string
 	// Identity is the tenant if it has a scheme. The id "*" makes a tenant of each identity of that
-	// scheme; of ip, of each NetworkOf an address.
+	// scheme; of ip, of each connlimit.NetworkOf an address.
 	Identity znode.Identity
 	// Path is the tenant otherwise. With a last component "*" each child of its parent is one.
 	Path string
@@ -38,8 +39,8 @@ type RateQuota struct {
 // anyID is the id of RateQuota.Identity that stands for each.
 const anyID = "*"
 
-// errRateQuota says that a tenant has as many sessions as it may have, or opens them too fast.
-var errRateQuota = errors.New("session: the tenant's rate quota is used up (rateQuota)")
+// ErrRateQuota says that a tenant has as many sessions as it may have, or opens them too fast.
+var ErrRateQuota = errors.New("session: the tenant's rate quota is used up (rateQuota)")
 
 // tenant is what a quota bounds. rateQuotas.mu guards it.
 type tenant struct {
@@ -99,7 +100,7 @@ func (t *tenant) idle(now time.Time) bool {
 type rateQuotas struct {
 	identities, paths []RateQuota
 	maxPause          time.Duration // of any session
-	stats             *stats
+	refused           *refusals
 	refusals          *loglimit.Limiter
 
 	mu      sync.Mutex
@@ -110,7 +111,7 @@ type rateQuotas struct {
 // tenantsKept is how many tenants there are before it is asked whether some of them are idle.
 const tenantsKept = 1024
 
-func (r *rateQuotas) init(quotas []RateQuota, maxTimeout time.Duration, s *stats, refusals *loglimit.Limiter) {
+func (r *rateQuotas) init(quotas []RateQuota, maxTimeout time.Duration, counts *refusals, refusals *loglimit.Limiter) {
 	for _, q := range quotas {
 		if q.Identity.Scheme != "" {
 			r.identities = append(r.identities, q)
@@ -118,7 +119,7 @@ func (r *rateQuotas) init(quotas []RateQuota, maxTimeout time.Duration, s *stats
 			r.paths = append(r.paths, q)
 		}
 	}
-	r.maxPause, r.stats, r.refusals = pauseLimit(maxTimeout), s, refusals
+	r.maxPause, r.refused, r.refusals = PauseLimit(maxTimeout), counts, refusals
 	r.tenants, r.sweepAt = map[string]*tenant{}, tenantsKept
 }
 
@@ -136,7 +137,7 @@ func (r *rateQuotas) ofIdentitiesLocked(addr netip.Addr, ids []znode.Identity) *
 		switch {
 		case at < 0:
 		case q.Identity == znode.Identity{Scheme: "ip", ID: anyID}:
-			return r.tenantLocked("ip:"+NetworkOf(addr).String(), q)
+			return r.tenantLocked("ip:"+connlimit.NetworkOf(addr).String(), q)
 		default:
 			return r.tenantLocked(ids[at].Scheme+":"+ids[at].ID, q)
 		}
@@ -196,21 +197,21 @@ func (r *rateQuotas) sweepLocked(now time.Time) {
 }
 
 // open charges the tenant of an address for a session that is about to be opened or attached. It
-// returns how long the client has to wait for that, or errRateQuota.
+// returns how long the client has to wait for that, or ErrRateQuota.
 func (r *rateQuotas) open(addr netip.Addr) (pause time.Duration, err error) {
 	if len(r.identities) == 0 {
 		return 0, nil
 	}
 	r.mu.Lock()
-	t := r.ofIdentitiesLocked(addr, []znode.Identity{AddrIdentity(addr)})
+	t := r.ofIdentitiesLocked(addr, []znode.Identity{{Scheme: "ip", ID: znode.AddrText(addr)}})
 	full := t != nil && t.full()
 	if t != nil && !full {
 		pause = r.chargeLocked(t, amount{requests: 1, writes: 1}, time.Now())
 	}
 	r.mu.Unlock()
 	if full {
-		r.refused(t, "client refused: its tenant has as many sessions as its quota allows")
-		return 0, errRateQuota
+		r.refuse(t, "client refused: its tenant has as many sessions as its quota allows")
+		return 0, ErrRateQuota
 	}
 	return pause, nil
 }
@@ -218,54 +219,69 @@ func (r *rateQuotas) open(addr netip.Addr) (pause time.Duration, err error) {
 // full reports whether the tenant has as many sessions as it may have.
 func (t *tenant) full() bool { return t.quota.Sessions > 0 && t.sessions >= t.quota.Sessions }
 
-// begin counts a session for the tenant of its address. A handshake that began beside others may
-// exceed the quota by their number.
-func (r *rateQuotas) begin(s *Session) {
+// Account is what a Gate knows of a connection with a session.
+type Account struct {
+	Session wire.SessionID
+	Addr    netip.Addr
+	Timeout time.Duration
+
+	// These are guarded by rateQuotas.mu.
+	tenant  *tenant // nil: no quota
+	watched int     // paths that the connection watches
+	left    bool    // the tenant does not count the session any more
+}
+
+// Open counts a connection with these identities, and a session for its tenant. A handshake that
+// began beside others may exceed the quota by their number.
+func (g *Gate) Open(a *Account, ids []znode.Identity) {
+	g.Memory.conns.Add(1)
+	r := &g.rates
 	if len(r.identities) == 0 {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if s.tenant = r.ofIdentitiesLocked(s.addr, *s.ids.Load()); s.tenant != nil {
-		s.tenant.sessions++
+	if a.tenant = r.ofIdentitiesLocked(a.Addr, ids); a.tenant != nil {
+		a.tenant.sessions++
 	}
 }
 
-// end takes a session out of the count. Its watches leave it one by one.
-func (r *rateQuotas) end(s *Session) {
+// Close takes a connection out of the count. Its watches leave it one by one.
+func (g *Gate) Close(a *Account) {
+	g.Memory.conns.Add(-1)
+	r := &g.rates
 	if len(r.identities) == 0 {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if s.tenant != nil && !s.left {
-		s.tenant.sessions--
+	if a.tenant != nil && !a.left {
+		a.tenant.sessions--
 	}
-	s.left = true
+	a.left = true
 }
 
-// identified counts a session, with its watches, for the tenant that its identities make it one of;
-// false if that has as many sessions as it may have.
-func (r *rateQuotas) identified(s *Session, ids []znode.Identity) bool {
+// Identify counts a session, with its watches, for the tenant of its new identities; false if that
+// has as many sessions as it may have.
+func (g *Gate) Identify(a *Account, ids []znode.Identity) bool {
+	r := &g.rates
 	if len(r.identities) == 0 {
 		return true
 	}
-	t, ok := r.move(s, ids)
+	t, ok := r.move(a, ids)
 	if !ok {
-		r.refused(t, "authentication refused: the tenant has as many sessions as its quota allows")
+		r.refuse(t, "authentication refused: the tenant has as many sessions as its quota allows")
 	}
 	return ok
 }
 
-// move is identified; t is the tenant.
-func (r *rateQuotas) move(s *Session, ids []znode.Identity) (t *tenant, ok bool) {
-	s.m.watches.mu.Lock() // the watches move with the session
-	defer s.m.watches.mu.Unlock()
+// move is Identify; t is the tenant.
+func (r *rateQuotas) move(a *Account, ids []znode.Identity) (t *tenant, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	old := s.tenant
-	t = r.ofIdentitiesLocked(s.addr, ids)
-	if t == old || s.left {
+	old := a.tenant
+	t = r.ofIdentitiesLocked(a.Addr, ids)
+	if t == old || a.left {
 		return t, true
 	}
 	if t != nil && t.full() {
@@ -273,24 +289,25 @@ func (r *rateQuotas) move(s *Session, ids []znode.Identity) (t *tenant, ok bool)
 	}
 	if old != nil {
 		old.sessions--
-		old.watches -= len(s.watched)
+		old.watches -= a.watched
 	}
 	if t != nil {
 		t.sessions++
-		t.watches += len(s.watched)
+		t.watches += a.watched
 	}
-	s.tenant = t
+	a.tenant = t
 	return t, true
 }
 
-// charge takes what a request needs of the quotas of its session, and of the subtrees that it
-// writes to. It returns how long the connection has to pause before its next request.
-func (r *rateQuotas) charge(s *Session, p *pending, record wire.Record) (pause time.Duration) {
-	if len(r.identities) == 0 && len(r.paths) == 0 || znode.IsSuper(p.ids) {
+// Charge takes a request of size bytes out of the quotas of its session, and of the subtrees that
+// it writes to. The connection has to pause for the returned time before its next request.
+func (g *Gate) Charge(a *Account, record wire.Record, ids []znode.Identity, size int, write bool) (pause time.Duration) {
+	r := &g.rates
+	if len(r.identities) == 0 && len(r.paths) == 0 || znode.IsSuper(ids) {
 		return 0
 	}
 	writes := 0
-	if isWrite(p.req.Op) {
+	if write {
 		writes = 1
 		if multi, ok := record.(*wire.MultiRequest); ok {
 			writes = max(1, len(multi.Ops))
@@ -299,108 +316,92 @@ func (r *rateQuotas) charge(s *Session, p *pending, record wire.Record) (pause t
 	now := time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if s.tenant != nil {
-		pause = r.chargeLocked(s.tenant, amount{requests: 1, writes: writes, bytes: p.size}, now)
+	if a.tenant != nil {
+		pause = r.chargeLocked(a.tenant, amount{requests: 1, writes: writes, bytes: size}, now)
 	}
 	if len(r.paths) > 0 {
 		for path := range znode.WrittenPaths(record) {
 			if t := r.ofPathLocked(path); t != nil {
-				pause = max(pause, r.chargeLocked(t, amount{writes: 1, bytes: p.size / max(1, writes)}, now))
+				pause = max(pause, r.chargeLocked(t, amount{writes: 1, bytes: size / max(1, writes)}, now))
 			}
 		}
 	}
 	if pause > 0 {
-		r.stats.inc(&r.stats.RateQuotaPauses)
+		r.refused.inc(&r.refused.RateQuotaPauses)
 	}
-	return min(pause, pauseLimit(s.timeout))
+	return min(pause, PauseLimit(a.Timeout))
 }
 
-// pauseLimit is how long a connection may pause before each request: so long that the lease of its
-// session, confirmed when the request came, allows the answer to be sent (lease.go).
-func pauseLimit(timeout time.Duration) time.Duration { return timeout / 6 }
+// PauseLimit is the longest pause of a connection before a request: the lease of its session,
+// confirmed when the request came, still allows the answer to be sent (session/lease.go).
+func PauseLimit(timeout time.Duration) time.Duration { return timeout / 6 }
 
-// replied takes the bytes of a reply.
-func (r *rateQuotas) replied(s *Session, bytes int) {
+// Replied takes the bytes of a reply.
+func (g *Gate) Replied(a *Account, bytes int) {
+	r := &g.rates
 	if len(r.identities) == 0 {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if s.tenant != nil {
-		r.chargeLocked(s.tenant, amount{bytes: bytes}, time.Now())
+	if a.tenant != nil {
+		r.chargeLocked(a.tenant, amount{bytes: bytes}, time.Now())
 	}
 }
 
-// refused counts and logs a refusal. No lock is held: the state waits for that of the quotas when
+// refuse counts and logs a refusal. No lock is held: the state waits for that of the quotas when
 // watches fire, and a log may be slow.
-func (r *rateQuotas) refused(t *tenant, why string) {
-	r.stats.inc(&r.stats.RateQuotaRefused)
+func (r *rateQuotas) refuse(t *tenant, why string) {
+	r.refused.inc(&r.refused.RateQuotaRefused)
 	r.refusals.Warn("rate quota "+t.name, why, "tenant", t.name, "quota", t.quota.Key)
 }
 
-// admitWatch counts one more path that s watches; false if it or the subtree has as many as it may
-// have. The watch table's lock is held.
-func (r *rateQuotas) admitWatch(s *Session, path string) bool {
+// AdmitWatch counts one more path that a connection of these identities watches; false if it or the
+// subtree has as many as it may have. ForgetWatch ends it.
+func (g *Gate) AdmitWatch(a *Account, ids []znode.Identity, path string) bool {
+	r := &g.rates
 	if len(r.identities) == 0 && len(r.paths) == 0 {
 		return true
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	tenants := [...]*tenant{s.tenant, r.ofPathLocked(path)}
-	super := znode.IsSuper(*s.ids.Load())
+	tenants := [...]*tenant{a.tenant, r.ofPathLocked(path)}
+	super := znode.IsSuper(ids)
 	for _, t := range tenants {
 		if t != nil && !super && t.quota.Watches > 0 && t.watches >= t.quota.Watches {
-			r.stats.inc(&r.stats.RateQuotaRefused)
+			r.refused.inc(&r.refused.RateQuotaRefused)
 			return false
 		}
 	}
-	for _, t := range tenants {
-		if t != nil {
-			t.watches++
-		}
-	}
+	a.count(tenants, 1)
 	return true
 }
 
-// forgetWatch ends what admitWatch began.
-func (r *rateQuotas) forgetWatch(s *Session, path string) {
+// ForgetWatch ends what AdmitWatch began.
+func (g *Gate) ForgetWatch(a *Account, path string) {
+	r := &g.rates
 	if len(r.identities) == 0 && len(r.paths) == 0 {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, t := range [...]*tenant{s.tenant, r.ofPathLocked(path)} {
+	a.count([...]*tenant{a.tenant, r.ofPathLocked(path)}, -1)
+}
+
+// count adds n watched paths to the account and its tenants.
+func (a *Account) count(tenants [2]*tenant, n int) {
+	a.watched += n
+	for _, t := range tenants {
 		if t != nil {
-			t.watches--
+			t.watches += n
 		}
 	}
 }
 
-// pause waits until the quotas of the session allow one more request.
-func (s *Session) pause() {
-	if s.pausedUntil.IsZero() {
-		return
-	}
-	if d := time.Until(s.pausedUntil); d > 0 {
-		s.out.wake()
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		timer := time.AfterFunc(d, func() {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.dequeued.Broadcast()
-		})
-		defer timer.Stop()
-		for !s.ended.Load() && time.Now().Before(s.pausedUntil) {
-			s.dequeued.Wait()
-		}
-	}
-	s.pausedUntil = time.Time{}
-}
-
-// awaitQuota waits until the tenant of a client that opens or attaches a session may do that.
-func (m *Manager) awaitQuota(ctx context.Context, addr netip.Addr) error {
-	pause, err := m.rates.open(addr)
+// AwaitQuota waits until the tenant of a client that opens or attaches a session may do that. The
+// error is ErrRateQuota.
+func (g *Gate) AwaitQuota(ctx context.Context, addr netip.Addr) error {
+	pause, err := g.rates.open(addr)
 	if pause == 0 || err != nil {
 		return err
 	}
@@ -410,6 +411,6 @@ func (m *Manager) awaitQuota(ctx context.Context, addr netip.Addr) error {
 	case <-timer.C:
 		return nil
 	case <-ctx.Done():
-		return errRateQuota
+		return ErrRateQuota
 	}
 }

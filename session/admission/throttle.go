@@ -1,4 +1,4 @@
-package session
+package admission
 
 import (
 	"context"
@@ -11,21 +11,21 @@ import (
 	"lockkeeper/wire"
 )
 
-// Requests of heavyBytes or more take turns: heavyTogether bytes of them may be unanswered, in the
+// Requests of HeavyBytes or more take turns: HeavyTogether bytes of them may be unanswered, in the
 // order in which they came. Else the short requests of others would wait behind all of them: for a
 // processor that decodes them, for the stream to the leader, for the log and its disk.
 const (
-	heavyBytes    = 16 << 10
-	heavyTogether = 1 << 20
+	HeavyBytes    = 16 << 10
+	HeavyTogether = 1 << 20
 )
 
-// errLarge says that a request was too much for LargeBytes.
-var errLarge = errors.New("session: too many bytes of large requests are unanswered (largeRequestMaxBytes)")
+// ErrLarge says that a request was too much for LargeBytes.
+var ErrLarge = errors.New("session: too many bytes of large requests are unanswered (largeRequestMaxBytes)")
 
 // throttle counts the requests of all connections that are not answered yet.
 type throttle struct {
-	limits Limits
-	stats  *stats
+	limits  *Limits
+	refused *refusals
 
 	mu          sync.Mutex
 	left        sync.Cond // requests have been answered, or a connection has ended
@@ -33,27 +33,26 @@ type throttle struct {
 	inProcess   int
 	large       int // bytes
 
-	heavy     *semaphore.Weighted // bytes, see heavyTogether
-	answering *semaphore.Weighted // 1: see executeLong
+	heavy *semaphore.Weighted // bytes, see HeavyTogether
 }
 
-func (t *throttle) init(l Limits, s *stats) {
-	t.limits, t.stats, t.outstanding = l, s, l.Outstanding
+func (t *throttle) init(l *Limits, r *refusals) {
+	t.limits, t.refused, t.outstanding = l, r, l.Outstanding
 	t.left.L = &t.mu
-	t.heavy, t.answering = semaphore.NewWeighted(heavyTogether), semaphore.NewWeighted(1)
+	t.heavy = semaphore.NewWeighted(HeavyTogether)
 }
 
-// takeTurn waits until n bytes of heavy requests may be processed, of which it returns how many
-// have to be given back: none of a request that is not heavy. Its error is that of ctx.
-func (t *throttle) takeTurn(ctx context.Context, s *Session, n int) (taken int, err error) {
-	if n < heavyBytes {
+// takeTurn waits until n bytes of heavy requests may be processed. It returns the bytes to release
+// later; 0 if the request is not heavy. Its error is that of ctx.
+func (t *throttle) takeTurn(ctx context.Context, c Conn, n int) (taken int, err error) {
+	if n < HeavyBytes {
 		return 0, nil
 	}
-	n = min(n, heavyTogether)
+	n = min(n, HeavyTogether)
 	if t.heavy.TryAcquire(int64(n)) {
 		return n, nil
 	}
-	s.out.wake()
+	c.Wake()
 	if err := t.heavy.Acquire(ctx, int64(n)); err != nil {
 		return 0, err
 	}
@@ -74,8 +73,8 @@ func (t *throttle) admitLarge(size int) (counted int, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.large+size > t.limits.LargeBytes {
-		t.stats.inc(&t.stats.TooLarge)
-		return 0, errLarge
+		t.refused.inc(&t.refused.TooLarge)
+		return 0, ErrLarge
 	}
 	t.large += size
 	return size, nil
@@ -89,7 +88,7 @@ func (t *throttle) enter() {
 }
 
 // leave takes requests out of the count that are answered, or whose connection has ended. It also
-// wakes a wait of that connection. heavyBytes are what takeTurn has returned for them.
+// wakes a wait of that connection. heavyBytes are from takeTurn.
 func (t *throttle) leave(requests, largeBytes, heavyBytes int) {
 	t.heavy.Release(int64(heavyBytes))
 	t.mu.Lock()
@@ -108,20 +107,20 @@ func (t *throttle) crowded() bool {
 
 // wait waits until one more request may be taken, or s has ended. tooLong says that op must be
 // answered with ThrottledOp.
-func (t *throttle) wait(s *Session, op wire.Op) (tooLong bool) {
+func (t *throttle) wait(c Conn, op wire.Op) (tooLong bool) {
 	if t.limits.Requests <= 0 || op == wire.OpAuth || op == wire.OpSASL {
 		return false
 	}
 	start := time.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for t.inProcess >= t.limits.Requests && !s.ended.Load() {
-		s.out.wake()
+	for t.inProcess >= t.limits.Requests && !c.Over() {
+		c.Wake()
 		t.left.Wait()
 	}
 	if t.limits.Wait <= 0 || time.Since(start) <= t.limits.Wait || op == wire.OpPing || op == wire.OpCloseSession {
 		return false
 	}
-	t.stats.inc(&t.stats.Throttled)
+	t.refused.inc(&t.refused.Throttled)
 	return true
 }
