@@ -23,7 +23,7 @@ const (
 	claimsDecided   byte = 1
 	claimsUndecided byte = 2 // the sender does not lead, or cannot prove it
 
-	// MaxClaims is how many claims a question may have.
+	// MaxClaims bounds the claims of a question.
 	MaxClaims = 4096
 	// maxClaimsFrame bounds a frame of the claims stream.
 	maxClaimsFrame = MaxClaims * (8 + wire.PasswordLen)
@@ -120,7 +120,7 @@ func (cl *claims) answerClaims(claims []znode.Claim) []bool {
 
 // decideClaims decides claims on the leader. That all the sessions exist it says at once: a claim
 // that is let through is decided by the log. That one of them does not it says only when it is
-// certain. Errors: ErrNoLeader, those of ctx.
+// certain. Errors: ErrNoLeader, ctx's.
 func (cl *claims) decideClaims(ctx context.Context, claims []znode.Claim) ([]bool, error) {
 	arrived := cl.cfg.Clock.Now()
 	if exist, all := cl.holds(claims); all {
@@ -151,7 +151,7 @@ func (cl *claims) holds(claims []znode.Claim) (exist []bool, all bool) {
 // settleSince waits until the state of this member, which leads, has everything that any leader had
 // committed at the moment arrived, which is now. Nothing is written for it: the leader waits until
 // a quorum has followed it after that moment, so that no later leader can have committed anything
-// before, and until it has applied what its log has now. Errors: ErrNoLeader, those of ctx.
+// before, and until it has applied the entries that its log has now. Errors: ErrNoLeader, ctx's.
 func (cl *claims) settleSince(ctx context.Context, arrived time.Time) error {
 	term, from, ok := cl.leadership.settledFrom()
 	if !ok {

@@ -20,8 +20,8 @@ import (
 //	report  | length u32 | { session u64 }... |
 //	answer  | length u32 | status u8 | lag i64 (ns) | n u8 | n x { disk u64, index u64 } | { session u64 }... |
 //
-// The answer lists the sessions whose lease the leader has extended. Lag is how long before it
-// received the report the leader was last proven to be the leader; it counts against the
+// The answer lists the sessions with a lease that the leader has extended. Lag is how long before
+// it received the report the leader was last proven to be the leader; it counts against the
 // confirmation. All moments are of clock.Clock.Now, which counts suspends. For each disk that the
 // leader knows there is the committed index up to which it has acknowledged entries: the next
 // leader is to know it, too.
@@ -33,7 +33,7 @@ const (
 	maxLeaseFrame = 16 << 20
 )
 
-// leaseAnswer is what the leader answers.
+// leaseAnswer is the leader's answer.
 type leaseAnswer struct {
 	status   byte
 	lag      time.Duration
@@ -65,7 +65,7 @@ func (a *leaseAnswer) codeAcked(c *codec.Codec) {
 	}
 }
 
-// leases are the leases of the sessions of this member, and on the leader those of all.
+// leases extends the leases of this member's sessions, and on the leader the leases of all.
 type leases struct {
 	*engine
 	leadership *leadership
@@ -147,8 +147,8 @@ type leaderStream struct {
 }
 
 // ask sends a question to the member that leads, and decodes the answer. It opens a stream if there
-// is none. If this member leads, ask calls here instead. Errors: ErrNoLeader, those of the stream,
-// of here and of decode.
+// is none. If this member leads, ask calls here instead. Errors: ErrNoLeader, and the errors of the
+// stream, of here and of decode.
 func (l *leaderStream) ask(ctx context.Context, here func(context.Context) error,
 	encode func(*codec.Codec), decode func(*codec.Codec) error) error {
 	l.mu.Lock()
@@ -191,7 +191,7 @@ func (l *leaderStream) drop() {
 	}
 }
 
-// exchange sends a question and waits for the answer. Errors: those of decode and of the stream.
+// exchange sends a question and waits for the answer. Errors: decode's and the stream's.
 func (l *leaderStream) exchange(encode func(*codec.Codec), decode func(*codec.Codec) error) (err error) {
 	c := codec.Encode(peer.BeginFrame(l.buf[:0]))
 	encode(&c)

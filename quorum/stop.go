@@ -30,7 +30,7 @@ const (
 
 	// maxStopFrame bounds a frame of the stop stream.
 	maxStopFrame = 512
-	// maxStopWhy is how many bytes the reason of an answer has.
+	// maxStopWhy bounds the bytes of an answer's reason.
 	maxStopWhy = 240
 )
 
@@ -86,7 +86,7 @@ type StopAnswer struct {
 // errStop says that a question of the stop stream, or its answer, is malformed.
 var errStop = errors.New("quorum: a question whether to stop")
 
-// stops is what a member knows of members that may stop.
+// stops is a member's memory of members that may stop.
 type stops struct {
 	*engine
 	leadership *leadership
@@ -97,7 +97,7 @@ type stops struct {
 	mu   sync.Mutex
 	may  time.Time // until when this member has been told that it may stop, by time.Now
 	told bool      // this member has been told to stop
-	// What this member knows as the leader, by member; toldOf it knows in any case.
+	// The leader's memory, by member; toldOf is known on any member.
 	reserved map[MemberID]time.Time // until when a yes may be under way: it counts as stopped
 	granted  map[MemberID]time.Time // until when a yes holds
 	waiting  map[MemberID]stopWaiter
@@ -114,7 +114,7 @@ func newStops(e *engine, l *leadership, c *catchUp) *stops {
 		waiting: map[MemberID]stopWaiter{}, toldOf: map[MemberID]time.Time{}}
 }
 
-// reported is what this member reports of its own stop.
+// reported is this member's report of its own stop.
 func (s *stops) reported() (state peer.StopState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -176,8 +176,8 @@ func (s *stops) allToldToStop() bool {
 	return true
 }
 
-// announceStop tells the other members that this one has been told to stop: whichever of them leads
-// when this one is gone is to know why. Nobody needs to hear it.
+// announceStop tells the other members that this one has been told to stop: the next leader is to
+// know the reason. Nobody needs to hear it.
 func (s *stops) announceStop(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.heartbeatTimeout())
 	defer cancel()
@@ -256,7 +256,7 @@ func (a *StopAnswer) decode(c *codec.Codec) error {
 	return nil
 }
 
-// judgeStop decides on the leader whether a member may stop. Errors: ErrNoLeader, those of ctx.
+// judgeStop decides on the leader whether a member may stop. Errors: ErrNoLeader, ctx's.
 func (s *stops) judgeStop(ctx context.Context, of MemberID, wish StopWish) (a StopAnswer, err error) {
 	select {
 	case s.turn <- struct{}{}:
@@ -281,7 +281,7 @@ func (s *stops) judgeStop(ctx context.Context, of MemberID, wish StopWish) (a St
 	return a, s.leadership.proveSince(ctx, term, s.cfg.Clock.Now())
 }
 
-// stopRound is what a leader knows of the voters when it decides whether one member may stop.
+// stopRound is a leader's knowledge of the voters when it decides whether one member may stop.
 type stopRound struct {
 	of     MemberID
 	votes  bool // it is a voter
@@ -292,7 +292,7 @@ type stopRound struct {
 // stopVoter is another voter than the one that asks.
 type stopVoter struct {
 	id MemberID
-	// answers says that it answers, and state is then what it says.
+	// answers says that it answers, and state is then its answer.
 	answers bool
 	state   peer.StopState
 	why     string // it would not count; empty: it would
@@ -381,7 +381,7 @@ func (s *stops) decide(round *stopRound, wish StopWish, now time.Time, grace tim
 	if first := s.firstLocked(round.of); a.May && round.votes && wish != StopWill && first != NoMember {
 		a.May, why = false, append(why, fmt.Sprintf("member %d has waited for longer", first))
 		if until := s.granted[round.of]; now.Before(until) {
-			return StopAnswer{May: true, For: until.Sub(now)} // what it was told holds
+			return StopAnswer{May: true, For: until.Sub(now)} // the earlier yes holds
 		}
 		if wish != StopLook {
 			s.waitLocked(round.of, now)
