@@ -11,6 +11,7 @@ import (
 
 	"lockkeeper/internal/mutant"
 	"lockkeeper/quorum/peer"
+	"lockkeeper/quorum/raftnet"
 	"lockkeeper/quorum/store"
 )
 
@@ -66,7 +67,7 @@ func judgeBirth(cfg *Config, own peer.Hello, answers map[MemberID]peer.Hello) bi
 			b.waits = append(b.waits, fmt.Sprintf("member %d at %s has other server lines", m.ID, m.Addr))
 			continue
 		}
-		id := peer.ServerID(m.ID, h.Disk)
+		id := raftnet.ServerID(m.ID, h.Disk)
 		s := raft.Server{Suffrage: raft.Voter, ID: id, Address: raft.ServerAddress(id)}
 		if m.Observer {
 			s.Suffrage = raft.Nonvoter
@@ -155,7 +156,7 @@ func (ms *members) begin(ctx context.Context, servers []raft.Server) error {
 	if err := ms.transport.Append(ctx, &request); err != nil {
 		return err
 	}
-	cluster := peer.BirthOf(servers)
+	cluster := raftnet.BirthOf(servers)
 	if err := ms.join(cluster); err != nil {
 		return err
 	}
@@ -188,7 +189,7 @@ func (ms *members) join(cluster peer.ClusterID) error {
 // by itself; the change loop then takes in the other members of its file like new ones. It holds
 // its leadership back until every other voter of the file has answered that it has no data: two
 // members that both stood alone would else begin two clusters with the same lines. An address in
-// raft's configuration makes it a member of a cluster for good; it replaces peer.AloneAddr. The
+// raft's configuration makes it a member of a cluster for good; it replaces raftnet.AloneAddr. The
 // argument is in docs/decisions/019-members-of-the-files.md.
 
 // growthMark is the address of a server in raft's configuration that is one of a cluster.

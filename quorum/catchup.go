@@ -65,7 +65,7 @@ type snapshotRefusal struct {
 	since time.Time // the first of its kind, by time.Now
 }
 
-// noteCommit is told of each AppendEntries request that arrives (peer.Local.Heard).
+// noteCommit is told of each AppendEntries request that arrives (raftnet.Local.Heard).
 func (c *catchUp) noteCommit(q *raft.AppendEntriesRequest) {
 	if q.LeaderCommitIndex == 0 {
 		return

@@ -8,7 +8,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"lockkeeper/quorum/peer"
+	"lockkeeper/quorum/raftnet"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
@@ -196,7 +196,7 @@ func (ms *members) transferToRemaining(p *plan) {
 	for _, id := range sortedIDs(p.voters) {
 		if id != ms.self && p.target[id] && p.alive[id] && ms.caughtUp(id, ms.raft.CommitIndex()) {
 			ms.log.Info("transferring the leadership: this member is to vote no longer", "to", id)
-			if err = ms.leadership.transferTo(peer.IDOf(id)); err == nil {
+			if err = ms.leadership.transferTo(raftnet.IDOf(id)); err == nil {
 				return
 			}
 		}
@@ -225,8 +225,8 @@ func (ms *members) take(ctx context.Context, s step) {
 	switch err := ms.await(ctx, f); {
 	case err == nil && s.replaces != "":
 		ms.measures.DisksReplaced.Add(1)
-		ms.log.Warn("a member has come back with another disk, which replaces the one before", "member", peer.IDOf(s.id),
-			"disk", peer.DiskOf(s.id), "before", peer.DiskOf(s.replaces))
+		ms.log.Warn("a member has come back with another disk, which replaces the one before", "member", raftnet.IDOf(s.id),
+			"disk", raftnet.DiskOf(s.id), "before", raftnet.DiskOf(s.replaces))
 	case err != nil && ctx.Err() == nil:
 		ms.log.Info("raft did not take the step, looking again", "step", s.kind, "of", s.id, "err", err)
 	}

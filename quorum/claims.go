@@ -80,7 +80,7 @@ func (cl *claims) MayExist(ctx context.Context, claims []znode.Claim) (exist []b
 }
 
 // serveClaims is the leader's end of a claims stream.
-func (cl *claims) serveClaims(_ MemberID, s *peer.Stream) error {
+func (cl *claims) serveClaims(_ peer.Identity, s *peer.Stream) error {
 	return answerQuestions(s, maxClaimsFrame, func(question, answer *codec.Codec) error {
 		var claims []znode.Claim
 		for question.More() {

@@ -144,6 +144,8 @@ type Seams struct {
 	// loop, and before a term or a vote is saved: a simulation decides there which goroutine goes
 	// on. nil: nothing is called.
 	Yield func()
+	// ObserveRaft is raftnet.Config.Observe. It is for simulations.
+	ObserveRaft func(request any) (answered func(answer any))
 	// ObserveView calls the function that View is given; nil: View does. It is for tests.
 	ObserveView func(view func())
 }
@@ -204,7 +206,7 @@ func (c *Config) setDefaults() {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
-	c.Peers.ID, c.Peers.Members, c.Peers.Logger, c.Peers.Clock = c.ID, c.Members, c.Logger, c.Clock
+	c.Peers.ID, c.Peers.Members, c.Peers.Logger = c.ID, c.Members, c.Logger
 	if c.Details == nil {
 		c.Details = func() []byte { return nil }
 	}

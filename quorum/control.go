@@ -6,7 +6,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"lockkeeper/quorum/peer"
+	"lockkeeper/quorum/raftnet"
 )
 
 // control follows changes of the leader, and starts and stops routes, streams and leases with them.
@@ -60,7 +60,7 @@ func (c *control) controlLoop(ctx context.Context) {
 // reroute sends this member's commands to the present leader.
 func (c *control) reroute(ctx context.Context, rt *route) *route {
 	_, id := c.raft.LeaderWithID()
-	changed := c.leadership.setLeader(peer.IDOf(id))
+	changed := c.leadership.setLeader(raftnet.IDOf(id))
 	leader := c.leadership.Leader()
 	if !changed && (rt == nil) == (leader == NoMember) {
 		return rt

@@ -9,6 +9,7 @@ import (
 
 	"lockkeeper/internal/mutant"
 	"lockkeeper/quorum/peer"
+	"lockkeeper/quorum/raftnet"
 	"lockkeeper/quorum/store"
 	"lockkeeper/znode"
 )
@@ -22,7 +23,7 @@ const (
 // recordStanding saves whether raft counts a member alone or the members of a cluster.
 func recordStanding(s *store.Stores, servers []raft.Server) error {
 	now := uint64(standingCluster)
-	if servers[0].Address == peer.AloneAddr {
+	if servers[0].Address == raftnet.AloneAddr {
 		now = standingAlone
 	}
 	if known, err := s.Number(store.Standing); err == nil && known == now {
@@ -81,7 +82,7 @@ func Peek(logDir string) (o Owner, err error) {
 		o.Outdated, err4 = s.Retired()
 		return errors.Join(err, err2, err3, err4)
 	})
-	if !o.Alone && o.Cluster != 0 && o.Cluster != peer.BirthOf([]raft.Server{{ID: peer.ServerID(o.Member, o.Disk)}}) {
+	if !o.Alone && o.Cluster != 0 && o.Cluster != raftnet.BirthOf([]raft.Server{{ID: raftnet.ServerID(o.Member, o.Disk)}}) {
 		o.InCluster = true
 	}
 	return o, err
@@ -176,7 +177,7 @@ func EachEntry(s store.Stores, from uint64, each func(index, term uint64, entry 
 
 // aloneConfiguration is raft's configuration of a member that stands alone.
 func aloneConfiguration(self raft.ServerID) raft.Configuration {
-	return raft.Configuration{Servers: []raft.Server{{Suffrage: raft.Voter, ID: self, Address: peer.AloneAddr}}}
+	return raft.Configuration{Servers: []raft.Server{{Suffrage: raft.Voter, ID: self, Address: raftnet.AloneAddr}}}
 }
 
 // The values of store.Import.

@@ -23,7 +23,7 @@
 //	batcher.go     batcher: the leader's queue, commands become entries; linger
 //	engine.go      engine: raft, its stores, the port; every part knows its member by it
 //	recover.go     a new cluster from a surviving disk; import.go; disk.go: a member's disk, read
-//	store, peer    the disk of a member; the port between members
+//	raftnet, peer  raft's transport; the port between members; store: the disk of a member
 //
 // # A command, step by step
 //
@@ -35,9 +35,9 @@
 //  3. The leader's batcher puts the commands that wait into one entry and proposes it to raft
 //     (linger).
 //  4. raft writes it on a majority of the voters, on the leader and the followers at the same time
-//     (package store, backlog), and commits it; package peer sends followers the commit index at
+//     (package store, backlog), and commits it; package raftnet sends followers the commit index at
 //     once, over the stream that has brought the entry. With two or three voters it need not wait
-//     for the commit (early commit, peer.Transport).
+//     for the commit (early commit, raftnet.Transport).
 //  5. Every member applies it (state) and tells its Listener. The member that proposed it knows
 //     it again.
 //
@@ -51,8 +51,8 @@
 //
 // A leader may have been deposed without knowing it yet. So its confirmations to other members
 // count only from the last moment at which a quorum of voters still answered it in its term
-// (peer.Transport.ProvenAt): no other leader was elected before that moment, and a new leader gives
-// every session its full timeout.
+// (raftnet.Transport.ProvenAt): no other leader was elected before that moment, and a new leader
+// gives every session its full timeout.
 //
 // # Goroutines
 //
@@ -74,7 +74,7 @@
 //	completeLoop  batcher     entries in flight                  Close
 //	flushLoop     store       a leader's entries to write        Close
 //
-// Package peer has the goroutines of the streams between members.
+// Packages peer and raftnet have the goroutines of the streams between members.
 //
 // The raft library has its own: one main loop, one that applies, one that takes snapshots, and two
 // per follower while leading.

@@ -19,6 +19,7 @@ import (
 	"lockkeeper/internal/histogram"
 	"lockkeeper/internal/loglimit"
 	"lockkeeper/quorum/peer"
+	"lockkeeper/quorum/raftnet"
 	"lockkeeper/quorum/store"
 	"lockkeeper/znode"
 )
@@ -41,7 +42,7 @@ type engine struct {
 	roster   *peer.Roster
 
 	port      *peer.Port // nil for a member alone
-	transport *peer.Transport
+	transport *raftnet.Transport
 	disk      *store.RaftStore
 	raft      *raft.Raft
 	notify    chan bool             // from raft: whether this member leads
@@ -54,7 +55,7 @@ type engine struct {
 
 // newEngine verifies that the stores belong to this member, or makes them its own. It starts
 // nothing.
-func newEngine(cfg Config, of peer.Local) (*engine, error) {
+func newEngine(cfg Config, of raftnet.Local) (*engine, error) {
 	s := &cfg.Stores
 	if !cfg.alone() {
 		if err := renumber(s, cfg.ID); err != nil {
@@ -68,11 +69,11 @@ func newEngine(cfg Config, of peer.Local) (*engine, error) {
 	cfg.Peers.Disk = disk
 	e := &engine{
 		cfg:     cfg,
-		self:    peer.ServerID(cfg.ID, disk),
+		self:    raftnet.ServerID(cfg.ID, disk),
 		log:     cfg.Logger,
 		trouble: loglimit.New(cfg.Logger),
 		clock:   clusterClock{clock: cfg.Clock},
-		roster:  peer.NewRoster(cfg.Members, cfg.Flags&znode.Reconfig != 0, of),
+		roster:  peer.NewRoster(cfg.Members, cfg.Flags&znode.Reconfig != 0, raftnet.ForPort(of)),
 		notify:  make(chan bool, 64),
 		events:  make(chan raft.Observation, 64),
 		down:    make(chan struct{}),
@@ -86,22 +87,13 @@ func newEngine(cfg Config, of peer.Local) (*engine, error) {
 }
 
 // listen opens the port between members, and the transport on it.
-func (e *engine) listen(of peer.Local) (err error) {
-	if e.cfg.alone() {
-		e.transport = peer.NewAlone(e.self, of)
-		return nil
-	}
-	if e.port, err = peer.Listen(e.cfg.Peers, e.roster, of); err != nil {
-		return fmt.Errorf("quorum: %w", err)
-	}
-	e.transport = peer.NewTransport(e.port)
-	e.transport.Began = func(snapshot bool) {
-		if snapshot {
-			e.measures.SnapshotsSent.Add(1)
-		} else {
-			e.measures.PipelinesOpened.Add(1)
+func (e *engine) listen(of raftnet.Local) (err error) {
+	if !e.cfg.alone() {
+		if e.port, err = peer.Listen(e.cfg.Peers, e.roster, raftnet.ForPort(of)); err != nil {
+			return fmt.Errorf("quorum: %w", err)
 		}
 	}
+	e.transport = raftnet.New(raftnet.Config{Self: e.self, Local: of, Port: e.port, Clock: e.cfg.Clock, Observe: e.cfg.ObserveRaft})
 	return nil
 }
 
@@ -115,7 +107,7 @@ func (e *engine) start(owner store.Owner, fsm raft.FSM) error {
 	// The transport sends followers the commit index at once; this is for commit indexes that it
 	// could not send.
 	rc.CommitTimeout = rc.HeartbeatTimeout / 2
-	rc.MaxAppendEntries = peer.MaxAppendEntries
+	rc.MaxAppendEntries = raftnet.MaxAppendEntries
 	rc.BatchApplyCh = true
 	// snapshotLoop decides; the library cannot see how full entries are (UPSTREAM.md, 12).
 	rc.SnapshotThreshold = math.MaxUint64
@@ -235,7 +227,7 @@ func (e *engine) birthState() peer.State {
 // stoodAlone reports whether raft counts just this member, as one that stands alone.
 func (e *engine) stoodAlone() bool {
 	servers := e.Servers()
-	return len(servers) == 1 && servers[0].Address == peer.AloneAddr && servers[0].ID == e.self
+	return len(servers) == 1 && servers[0].Address == raftnet.AloneAddr && servers[0].ID == e.self
 }
 
 // caughtUp reports whether a follower has the log up to index, as of its newest answer.

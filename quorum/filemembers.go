@@ -11,6 +11,7 @@ import (
 
 	"lockkeeper/internal/mutant"
 	"lockkeeper/quorum/peer"
+	"lockkeeper/quorum/raftnet"
 	"lockkeeper/znode"
 )
 
@@ -147,7 +148,7 @@ func (ms *members) keepsOut(p *plan, m znode.Member, own uint32) string {
 		return fmt.Sprintf("new member %d has other server lines", id)
 	case h.Cluster != 0 && h.Cluster != ms.roster.Cluster():
 		return fmt.Sprintf("new member %d at %s has the data of another cluster, %v", id, m.PeerAddr(), h.Cluster)
-	case p.chosen[id] != peer.ServerID(id, h.Disk):
+	case p.chosen[id] != raftnet.ServerID(id, h.Disk):
 		return fmt.Sprintf("new member %d at %s has data of its own: it can join with an empty data directory", id, m.PeerAddr())
 	}
 	return ""
@@ -160,8 +161,8 @@ func (ms *members) yieldToLines(answers map[MemberID]peer.Hello) {
 	own := peer.Sum(ms.cfg.Members)
 	others := map[uint32][]MemberID{}
 	for _, s := range ms.Servers() {
-		id := peer.IDOf(s.ID)
-		if h, ok := answers[id]; ok && h.Listed != own && s.Suffrage == raft.Voter && h.Disk == peer.DiskOf(s.ID) {
+		id := raftnet.IDOf(s.ID)
+		if h, ok := answers[id]; ok && h.Listed != own && s.Suffrage == raft.Voter && h.Disk == raftnet.DiskOf(s.ID) {
 			others[h.Listed] = append(others[h.Listed], id)
 		}
 	}

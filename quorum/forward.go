@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"lockkeeper/quorum/peer"
+	"lockkeeper/quorum/raftnet"
 )
 
 // Forward stream, follower to leader: frames of commands, each frame
@@ -31,7 +32,7 @@ const (
 
 // These are negative, and do not compile, when the limits contradict each other.
 const (
-	_ = uint64(peer.MaxEntryBytes - MaxCommandBytes - 64<<10)
+	_ = uint64(raftnet.MaxEntryBytes - MaxCommandBytes - 64<<10)
 	_ = uint64(MaxCommandBytes - 2*entryMaxBytes)
 	_ = uint64(peer.MaxFrame - 2*sendMaxBytes - MaxCommandBytes)
 )
@@ -46,7 +47,7 @@ type forwarder struct {
 }
 
 // serveForward is the leader's end of a forward stream.
-func (f *forwarder) serveForward(_ MemberID, c *peer.Stream) error {
+func (f *forwarder) serveForward(_ peer.Identity, c *peer.Stream) error {
 	ctx, end, ok := f.leadership.whileLeading()
 	if !ok {
 		return nil // closing the stream says it

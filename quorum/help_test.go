@@ -15,6 +15,7 @@ import (
 	"lockkeeper/internal/simdisk"
 	"lockkeeper/internal/simnet"
 	"lockkeeper/quorum/peer"
+	"lockkeeper/quorum/raftnet"
 	"lockkeeper/quorum/store"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
@@ -189,7 +190,7 @@ func configText(members []Member) string {
 }
 
 // serverOf is raft's name of member i with its first disk.
-func serverOf(i int) raft.ServerID { return peer.ServerID(MemberID(i+1), peer.DiskID(i+1)) }
+func serverOf(i int) raft.ServerID { return raftnet.ServerID(MemberID(i+1), peer.DiskID(i+1)) }
 
 // giveIdentity has blank stores of member i get a disk id that tests know: its number for the first
 // disk, and another one for each that follows.

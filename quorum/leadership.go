@@ -10,7 +10,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"lockkeeper/quorum/peer"
+	"lockkeeper/quorum/raftnet"
 	"lockkeeper/znode"
 )
 
@@ -330,7 +330,7 @@ func (l *leadership) LeaderChanges() []LeaderChange {
 // that answers for it. In the second case one voter that is cut off takes the leadership, once: a
 // stream must have been accepted by the leader of the term before its end counts. Leases are not
 // touched: a leader's confirmation counts from when a quorum still followed it
-// (peer.Transport.ProvenAt), and the next leader begins anew.
+// (raftnet.Transport.ProvenAt), and the next leader begins anew.
 
 // successionStep is how long a voter waits for each voter with a smaller number than its own before
 // it stands, so that votes do not split. An election takes a few fsyncs and messages. Where that
@@ -375,7 +375,7 @@ func (l *leadership) succeed(ctx context.Context, dead MemberID, term uint64) {
 		return
 	}
 	_, id := l.raft.LeaderWithID()
-	if leader := peer.IDOf(id); ctx.Err() != nil || leader != NoMember && leader != dead || l.raft.State() != raft.Follower {
+	if leader := raftnet.IDOf(id); ctx.Err() != nil || leader != NoMember && leader != dead || l.raft.State() != raft.Follower {
 		return
 	}
 	l.log.Info("the leader's process has ended, standing for election", "leader", dead)
@@ -387,7 +387,7 @@ func (l *leadership) succeed(ctx context.Context, dead MemberID, term uint64) {
 func (l *leadership) successor(dead MemberID) int {
 	var voters []MemberID
 	for _, s := range l.Servers() {
-		if id := peer.IDOf(s.ID); s.Suffrage == raft.Voter && id != dead {
+		if id := raftnet.IDOf(s.ID); s.Suffrage == raft.Voter && id != dead {
 			voters = append(voters, id)
 		}
 	}

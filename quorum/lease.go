@@ -37,7 +37,7 @@ const (
 type leaseAnswer struct {
 	status   byte
 	lag      time.Duration
-	acked    map[peer.DiskID]uint64 // peer.Transport.Acked, at most 255 of them
+	acked    map[peer.DiskID]uint64 // raftnet.Transport.Acked, at most 255 of them
 	extended []wire.SessionID
 }
 
@@ -77,7 +77,7 @@ func newLeases(e *engine, l *leadership) *leases {
 }
 
 // serveLease is the leader's end of a lease stream.
-func (l *leases) serveLease(_ MemberID, s *peer.Stream) error {
+func (l *leases) serveLease(_ peer.Identity, s *peer.Stream) error {
 	return answerQuestions(s, maxLeaseFrame, func(question, answer *codec.Codec) error {
 		received := l.cfg.Clock.Now()
 		var heard []wire.SessionID

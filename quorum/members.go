@@ -10,6 +10,7 @@ import (
 
 	"lockkeeper/internal/mutant"
 	"lockkeeper/quorum/peer"
+	"lockkeeper/quorum/raftnet"
 	"lockkeeper/quorum/store"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
@@ -51,15 +52,15 @@ func newMembers(e *engine, l *leadership, s *state, brought peer.Imported) (*mem
 func (ms *members) check() error {
 	servers := ms.Servers()
 	if len(servers) > 0 {
-		wasAlone := servers[0].Address == peer.AloneAddr
+		wasAlone := servers[0].Address == raftnet.AloneAddr
 		switch {
 		case ms.cfg.alone() && !wasAlone:
 			return fmt.Errorf("quorum: %s is the log of a member of a cluster (%d members), and this member is to stand alone: "+
 				"its server lines are missing. If the other members are lost, or to be given up, 'lockkeeper recover' makes it one that "+
 				"stands alone, and says what may be missing then", ms.cfg.Stores.LogName, len(servers))
-		case !ms.cfg.alone() && wasAlone && servers[0].ID != ms.self && peer.DiskOf(servers[0].ID) == peer.DiskOf(ms.self):
+		case !ms.cfg.alone() && wasAlone && servers[0].ID != ms.self && raftnet.DiskOf(servers[0].ID) == raftnet.DiskOf(ms.self):
 			return fmt.Errorf("quorum: %s is the log of member %d, and this is member %d: compare myid and the server lines",
-				ms.cfg.Stores.LogName, peer.IDOf(servers[0].ID), ms.cfg.ID)
+				ms.cfg.Stores.LogName, raftnet.IDOf(servers[0].ID), ms.cfg.ID)
 		}
 		ms.growing.Store(!ms.cfg.alone() && ms.stoodAlone())
 	}
@@ -71,7 +72,7 @@ func (ms *members) check() error {
 	}
 	if err == nil && cluster == 0 && len(servers) > 0 {
 		// The member has written the first configuration, and ended before it saved the cluster.
-		cluster = peer.BirthOf(servers)
+		cluster = raftnet.BirthOf(servers)
 		err = ms.cfg.Stores.SetNumber(store.Cluster, uint64(cluster))
 	}
 	if err == nil && len(servers) > 0 {
@@ -188,7 +189,7 @@ func (ms *members) noteNewcomer(asked peer.Identity) {
 		return
 	}
 	for _, s := range servers {
-		if s.ID == peer.ServerID(asked.Member, asked.Disk) {
+		if s.ID == raftnet.ServerID(asked.Member, asked.Disk) {
 			return
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"lockkeeper/internal/mutant"
 	"lockkeeper/quorum/peer"
+	"lockkeeper/quorum/raftnet"
 	"lockkeeper/znode"
 )
 
@@ -78,7 +79,7 @@ func (ms *members) plan(ctx context.Context, ch *changer, wanted []znode.Member)
 	votes := map[MemberID]bool{}
 	for _, s := range p.servers {
 		if s.Suffrage == raft.Voter {
-			p.voters[s.ID], votes[peer.IDOf(s.ID)] = true, true
+			p.voters[s.ID], votes[raftnet.IDOf(s.ID)] = true, true
 		} else {
 			p.others[s.ID] = true
 		}
@@ -95,7 +96,7 @@ func (ms *members) plan(ctx context.Context, ch *changer, wanted []znode.Member)
 	// They are queried now: an answer of a moment ago would be no reason to take somebody's vote.
 	query := map[MemberID]bool{}
 	for _, s := range p.servers {
-		query[peer.IDOf(s.ID)] = s.Suffrage == raft.Voter || query[peer.IDOf(s.ID)]
+		query[raftnet.IDOf(s.ID)] = s.Suffrage == raft.Voter || query[raftnet.IDOf(s.ID)]
 	}
 	for _, m := range wanted {
 		query[MemberID(m.ID)] = true
@@ -120,9 +121,9 @@ func (ms *members) plan(ctx context.Context, ch *changer, wanted []znode.Member)
 func (ms *members) choose(p *plan, ch *changer, answers map[MemberID]peer.Hello) {
 	for _, m := range p.wanted {
 		id := MemberID(m.ID)
-		counted := peer.DisksOf(p.servers, id)
+		counted := raftnet.DisksOf(p.servers, id)
 		h, answered := answers[id]
-		present := peer.ServerID(id, h.Disk)
+		present := raftnet.ServerID(id, h.Disk)
 		switch {
 		case id == ms.cfg.ID:
 			p.chosen[id] = ms.self
@@ -146,7 +147,7 @@ func (ms *members) choose(p *plan, ch *changer, answers map[MemberID]peer.Hello)
 		}
 	}
 	for id, h := range answers { // voters that are to go count until then
-		if present := peer.ServerID(id, h.Disk); p.voters[present] && h.Cluster == ms.roster.Cluster() {
+		if present := raftnet.ServerID(id, h.Disk); p.voters[present] && h.Cluster == ms.roster.Cluster() {
 			p.alive[present] = true
 		}
 	}
@@ -168,7 +169,7 @@ func (ms *members) mayReplace(ch *changer, observer bool, counted []raft.Server,
 	if ms.cfg.KeepDisks && (observer || counted[0].Suffrage == raft.Voter) {
 		ms.trouble.Warn("keep "+string(counted[0].ID), "a member has come back with another disk, and replaceDisks=false "+
 			"leaves it to the operator: remove it from the cluster and add it again",
-			"member", peer.IDOf(counted[0].ID), "disk", h.Disk)
+			"member", raftnet.IDOf(counted[0].ID), "disk", h.Disk)
 		return false
 	}
 	if time.Since(ch.led) < ms.peerTimeout() {
@@ -178,9 +179,9 @@ func (ms *members) mayReplace(ch *changer, observer bool, counted []raft.Server,
 		if !ms.heardOf(s.ID) {
 			continue
 		}
-		if ms.persists(peer.IDOf(s.ID)) {
+		if ms.persists(raftnet.IDOf(s.ID)) {
 			ms.trouble.Warn("number in use "+string(s.ID), "a second process has the number of a member that answers: it is not taken in",
-				"member", peer.IDOf(s.ID), "disk", peer.DiskOf(s.ID), "other", h.Disk)
+				"member", raftnet.IDOf(s.ID), "disk", raftnet.DiskOf(s.ID), "other", h.Disk)
 		}
 		return false
 	}
@@ -191,7 +192,7 @@ func (ms *members) mayReplace(ch *changer, observer bool, counted []raft.Server,
 // come with another one.
 func (p *plan) isDone(newcomers []peer.Identity) bool {
 	for _, m := range p.wanted {
-		of := peer.DisksOf(p.servers, MemberID(m.ID))
+		of := raftnet.DisksOf(p.servers, MemberID(m.ID))
 		if len(of) != 1 || (of[0].Suffrage == raft.Voter) == m.Observer {
 			return false
 		}
@@ -279,7 +280,7 @@ func (p *plan) bestStep(now serverSet) (s step, margin int) {
 		}
 	}
 	for _, id := range sortedIDs(p.target) {
-		if !now[id] && !slices.ContainsFunc(sortedIDs(now), func(v raft.ServerID) bool { return peer.IDOf(v) == peer.IDOf(id) }) {
+		if !now[id] && !slices.ContainsFunc(sortedIDs(now), func(v raft.ServerID) bool { return raftnet.IDOf(v) == raftnet.IDOf(id) }) {
 			vote = append(vote, id)
 		}
 	}
@@ -303,7 +304,7 @@ func (p *plan) bestStep(now serverSet) (s step, margin int) {
 // hasVote reports whether a member has answered with a disk that has a vote now.
 func (p *plan) hasVote(id MemberID) bool {
 	h, answered := p.answers[id]
-	return answered && p.voters[peer.ServerID(id, h.Disk)]
+	return answered && p.voters[raftnet.ServerID(id, h.Disk)]
 }
 
 func sortedIDs(set serverSet) []raft.ServerID { return slices.Sorted(maps.Keys(set)) }

@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"lockkeeper/quorum/peer"
+	"lockkeeper/quorum/raftnet"
 	"lockkeeper/quorum/store"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
@@ -43,7 +44,7 @@ func Import(cfg Config, from Origin, data *znode.Store) error {
 	// A member of a cluster gets the first configuration when the cluster begins.
 	var servers raft.Configuration
 	if cfg.alone() {
-		servers = aloneConfiguration(peer.ServerID(cfg.ID, disk))
+		servers = aloneConfiguration(raftnet.ServerID(cfg.ID, disk))
 	}
 	snap := data.Snapshot()
 	defer snap.Release()
@@ -193,7 +194,7 @@ func Survey(s store.Stores) (*Survivor, error) {
 	v.Servers = servers
 	for _, srv := range servers {
 		if srv.Suffrage == raft.Voter {
-			v.Voters = append(v.Voters, peer.IDOf(srv.ID))
+			v.Voters = append(v.Voters, raftnet.IDOf(srv.ID))
 		}
 	}
 	return v, nil
@@ -226,12 +227,12 @@ func Recover(cfg Config, from *Survivor) (peer.ClusterID, error) {
 	if err != nil {
 		return 0, err
 	}
-	self := peer.ServerID(cfg.ID, disk)
+	self := raftnet.ServerID(cfg.ID, disk)
 	servers := raft.Configuration{Servers: []raft.Server{{Suffrage: raft.Voter, ID: self, Address: raft.ServerAddress(self)}}}
 	if cfg.alone() {
 		servers = aloneConfiguration(self)
 	}
-	cluster := peer.BirthOf(servers.Servers)
+	cluster := raftnet.BirthOf(servers.Servers)
 	from.State.RenameCluster(cluster)
 	snap := from.State.Snapshot()
 	defer snap.Release()
@@ -263,10 +264,10 @@ func renumber(s *store.Stores, id MemberID) error {
 		return nil // claim names the fault, if there is one
 	}
 	v, err := Survey(*s)
-	if err != nil || len(v.Servers) != 1 || v.Servers[0].Address != peer.AloneAddr {
+	if err != nil || len(v.Servers) != 1 || v.Servers[0].Address != raftnet.AloneAddr {
 		return err
 	}
-	servers := aloneConfiguration(peer.ServerID(id, v.Disk))
+	servers := aloneConfiguration(raftnet.ServerID(id, v.Disk))
 	entry := &raft.Log{Index: v.LastIndex + 1, Term: v.LastTerm, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(servers)}
 	if err := s.Log.StoreLog(entry); err != nil {
 		return fmt.Errorf("quorum: write log: %w", err)

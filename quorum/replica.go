@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"lockkeeper/quorum/peer"
+	"lockkeeper/quorum/raftnet"
 	"lockkeeper/quorum/store"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
@@ -90,8 +91,8 @@ func (r *Replica) run(doubt <-chan struct{}) {
 		forward: f, doubt: doubt}
 	if r.port != nil {
 		r.port.Start(peer.Handlers{Join: r.members.join, Hello: r.hello,
-			Streams: map[peer.StreamKind]func(MemberID, *peer.Stream) error{
-				peer.StreamForward: f.serveForward, peer.StreamLease: r.leases.serveLease, peer.StreamClaims: r.claims.serveClaims,
+			Streams: map[peer.StreamKind]func(peer.Identity, *peer.Stream) error{
+				peer.StreamRaft: r.transport.Serve, peer.StreamForward: f.serveForward, peer.StreamLease: r.leases.serveLease, peer.StreamClaims: r.claims.serveClaims,
 				peer.StreamTransfer: r.leadership.serveTransfer, peer.StreamStop: r.stops.serveStop}})
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -307,7 +308,7 @@ type Status struct {
 	Voters       int
 	Members      int
 	// Synced counts the followers and observers that have answered this leader lately, and had then
-	// all that it knew to be committed (peer.Transport.Synced).
+	// all that it knew to be committed (raftnet.Transport.Synced).
 	SyncedFollowers, SyncedObservers int
 }
 
@@ -322,7 +323,7 @@ func (r *Replica) Status() Status {
 	}
 	votes, members := false, map[MemberID]bool{}
 	for _, srv := range r.Servers() {
-		members[peer.IDOf(srv.ID)] = true
+		members[raftnet.IDOf(srv.ID)] = true
 		if srv.Suffrage == raft.Voter {
 			s.Voters++
 			votes = votes || srv.ID == r.self
@@ -364,38 +365,38 @@ func (r *Replica) PeerStats() PeerStats {
 	return s
 }
 
-// local is what the peer port and raft's transport know of this member.
+// local is what raft's transport and the port know of this member.
 type local struct{ *Replica }
 
-var _ peer.Local = local{}
+var _ raftnet.Local = local{}
 
-// Term implements peer.Local.
+// Term implements raftnet.Local.
 func (l local) Term() uint64 {
 	l.cfg.Yield()
 	return l.raft.CurrentTerm()
 }
 
-// Leader implements peer.Local.
+// Leader implements raftnet.Local.
 func (l local) Leader() raft.ServerID {
 	l.cfg.Yield()
 	_, id := l.raft.LeaderWithID()
 	return id
 }
 
-// LastIndex implements peer.Local.
+// LastIndex implements raftnet.Local.
 func (l local) LastIndex() uint64 {
 	l.cfg.Yield()
 	return l.raft.LastIndex()
 }
 
-// EntryTerm implements peer.Local.
+// EntryTerm implements raftnet.Local.
 func (l local) EntryTerm(index uint64) (term uint64, ok bool) { return l.entryTerm(index) }
 
-// AppliedIndex implements peer.Local.
+// AppliedIndex implements raftnet.Local.
 func (l local) AppliedIndex() uint64 { return l.state.reached() }
 
-// PrevTerm implements peer.Local. While the library takes an entry that a snapshot has replaced for
-// its last one, it compares with that.
+// PrevTerm implements raftnet.Local. While the library takes an entry that a snapshot has replaced
+// for its last one, it compares with that.
 func (l local) PrevTerm(index, term uint64) uint64 {
 	if replaced := l.disk.ReplacedTerm(index, term); replaced == term || l.raft.LastIndex() == index {
 		return replaced
@@ -403,18 +404,27 @@ func (l local) PrevTerm(index, term uint64) uint64 {
 	return term
 }
 
-// AwaitDurable implements peer.Local.
+// AwaitDurable implements raftnet.Local.
 func (l local) AwaitDurable(index uint64, stop <-chan struct{}) error {
 	return l.disk.Await(index, stop)
 }
 
-// Heard implements peer.Local.
+// Heard implements raftnet.Local.
 func (l local) Heard(q *raft.AppendEntriesRequest) { l.catchUp.noteCommit(q) }
 
-// SnapshotTaken implements peer.Local.
+// ReplicationBegan implements raftnet.Local.
+func (l local) ReplicationBegan(snapshot bool) {
+	if snapshot {
+		l.measures.SnapshotsSent.Add(1)
+	} else {
+		l.measures.PipelinesOpened.Add(1)
+	}
+}
+
+// SnapshotTaken implements raftnet.Local.
 func (l local) SnapshotTaken(err error) { l.catchUp.snapshotTaken(err) }
 
-// SnapshotSent implements peer.Local.
+// SnapshotSent implements raftnet.Local.
 func (l local) SnapshotSent(to MemberID, err error) { l.catchUp.snapshotSent(to, err) }
 
 // owner is this member as its stores know it.

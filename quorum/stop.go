@@ -14,6 +14,7 @@ import (
 
 	"lockkeeper/quorum/codec"
 	"lockkeeper/quorum/peer"
+	"lockkeeper/quorum/raftnet"
 )
 
 // Stop stream, follower to leader, one question at a time:
@@ -43,9 +44,9 @@ const (
 // are not both told yes if only one can go. It is the member that was told yes which keeps this in
 // mind, and says so (StopState) to each leader that queries it before it says yes to another. An
 // answer may be under way for peerTimeout; for so long the leader has the member count as stopped
-// itself. It keeps that in mind before it proves that it still leads (peer.Transport.ProvenAt) and
-// answers; and a new leader says no to all until peerTimeout has passed. A member that has lost its
-// memory has stopped, and counts again when it is ready.
+// itself. It keeps that in mind before it proves that it still leads (raftnet.Transport.ProvenAt)
+// and answers; and a new leader says no to all until peerTimeout has passed. A member that has lost
+// its memory has stopped, and counts again when it is ready.
 //
 // A yes ends by itself. Those who only ask again and again cannot keep others waiting: it is not
 // renewed while another member waits that could go if this one stayed.
@@ -168,7 +169,7 @@ func (s *stops) allToldToStop() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, srv := range servers {
-		told, known := s.toldOf[peer.IDOf(srv.ID)]
+		told, known := s.toldOf[raftnet.IDOf(srv.ID)]
 		if srv.ID != s.self && srv.Suffrage == raft.Voter && (!known || time.Since(told) >= stopGone) {
 			return false
 		}
@@ -187,7 +188,7 @@ func (s *stops) announceStop(ctx context.Context) {
 			continue
 		}
 		wg.Go(func() {
-			c, err := s.port.Dial(ctx, peer.IDOf(srv.ID), peer.StreamStop)
+			c, err := s.port.Dial(ctx, raftnet.IDOf(srv.ID), peer.StreamStop)
 			if err != nil {
 				return
 			}
@@ -205,7 +206,7 @@ func (s *stops) announceStop(ctx context.Context) {
 }
 
 // serveStop is the leader's end of a stop stream.
-func (s *stops) serveStop(from MemberID, stream *peer.Stream) error {
+func (s *stops) serveStop(from peer.Identity, stream *peer.Stream) error {
 	return answerQuestions(stream, maxStopFrame, func(question, answer *codec.Codec) error {
 		var wish StopWish
 		if codec.U8(question, &wish); question.Err() != nil || wish < StopLook || wish > StopTold {
@@ -214,9 +215,9 @@ func (s *stops) serveStop(from MemberID, stream *peer.Stream) error {
 		var a StopAnswer
 		var err error
 		if wish == StopTold {
-			s.note(from, time.Now())
+			s.note(from.Member, time.Now())
 		} else {
-			a, err = s.judgeStop(context.Background(), from, wish)
+			a, err = s.judgeStop(context.Background(), from.Member, wish)
 		}
 		a.encode(answer, err)
 		return nil
@@ -304,14 +305,14 @@ func (s *stops) newStopRound(ctx context.Context, of MemberID) *stopRound {
 	query := map[MemberID]bool{}
 	servers := s.Servers()
 	for _, srv := range servers {
-		if id := peer.IDOf(srv.ID); id != s.cfg.ID && id != of && srv.Suffrage == raft.Voter {
+		if id := raftnet.IDOf(srv.ID); id != s.cfg.ID && id != of && srv.Suffrage == raft.Voter {
 			query[id] = true
 		}
 	}
 	answers := s.helloAll(ctx, slices.Sorted(maps.Keys(query)))
 	since := s.cfg.Clock.Now().Add(-s.peerTimeout())
 	for _, srv := range servers {
-		id := peer.IDOf(srv.ID)
+		id := raftnet.IDOf(srv.ID)
 		if srv.Suffrage != raft.Voter {
 			continue
 		}
@@ -327,7 +328,7 @@ func (s *stops) newStopRound(ctx context.Context, of MemberID) *stopRound {
 		} else if h, ok := answers[id]; ok {
 			v.answers, v.state = true, h.Stop
 			switch {
-			case h.Disk != peer.DiskOf(srv.ID):
+			case h.Disk != raftnet.DiskOf(srv.ID):
 				v.why = "it has another disk than the one that is counted"
 			case h.Ready == peer.IsNotReady:
 				v.why = h.NotReady

@@ -17,14 +17,15 @@ const imports = `
 	zkdata:                wire znode github.com/klauspost/compress/snappy
 
 	quorum/codec:
-	quorum/peer:           znode quorum/codec internal/mutant internal/loglimit internal/clock
-	                       github.com/hashicorp/raft
+	# The port between members knows no raft.
+	quorum/peer:           znode quorum/codec internal/mutant internal/loglimit
+	quorum/raftnet:        znode quorum/codec quorum/peer internal/mutant internal/clock github.com/hashicorp/raft
 	quorum/wal:            quorum/codec internal/mutant github.com/hashicorp/raft golang.org/x/sys/unix
 	quorum/store:          quorum/wal internal/mutant github.com/hashicorp/raft golang.org/x/sys/unix
 	                       github.com/hashicorp/go-hclog
 	                       github.com/hashicorp/raft-boltdb/v2
 	                       go.etcd.io/bbolt go.etcd.io/bbolt/errors
-	quorum:                wire znode quorum/codec quorum/peer quorum/store internal/mutant internal/loglimit internal/histogram
+	quorum:                wire znode quorum/codec quorum/peer quorum/raftnet quorum/store internal/mutant internal/loglimit internal/histogram
 	                       internal/clock
 	                       github.com/hashicorp/raft
 	                       github.com/hashicorp/go-hclog
@@ -157,7 +158,8 @@ const testImports = `
 	jepsen/flaws:          wire jepsen internal/zkconn
 	jepsen/workload:       internal/simnet internal/simdisk server quorum quorum/peer quorum/store
 	internal/simdisk:      internal/simnet github.com/hashicorp/go-hclog
-	quorum/peer:           internal/simnet internal/rafttest
+	quorum/peer:           internal/simnet
+	quorum/raftnet:        internal/rafttest
 	quorum/wal:            internal/simdisk internal/rafttest
 	quorum/store:          internal/simdisk internal/rafttest
 	quorum:                quorum/wal internal/simnet internal/simdisk internal/rafttest internal/freeport
@@ -165,7 +167,7 @@ const testImports = `
 	server/secure:         internal/testcert
 	server:                zkdata session/sasl internal/cputime internal/simnet internal/simdisk internal/freeport internal/testcert github.com/hashicorp/raft
 	cmd/lockkeeper:        wire zkdata session/sasl internal/freeport internal/testcert
-	server/simtest:        internal/simnet internal/simdisk internal/mutant internal/clock server quorum quorum/peer quorum/store znode wire
+	server/simtest:        internal/simnet internal/simdisk internal/mutant internal/clock server quorum quorum/peer quorum/raftnet quorum/store znode wire
 	                       recipes jepsen jepsen/workload github.com/go-zookeeper/zk github.com/hashicorp/raft
 `
 

@@ -1,4 +1,4 @@
-package peer
+package raftnet
 
 import (
 	"context"
@@ -14,10 +14,11 @@ import (
 
 	"lockkeeper/internal/clock"
 	"lockkeeper/internal/mutant"
+	"lockkeeper/quorum/peer"
 )
 
-// Local is what the port and the transport need to know of this member: its raft node, its log and
-// its state. Its methods are called by several goroutines, from Port.Start on.
+// Local is what the transport needs to know of this member, its raft node, its log and its state,
+// and what it reports to it. Its methods are called by several goroutines, from Port.Start on.
 type Local interface {
 	// Term is the current term.
 	Term() uint64
@@ -40,16 +41,33 @@ type Local interface {
 	// Heard is called with each AppendEntries request that arrives, before raft takes it. It does
 	// not block.
 	Heard(*raft.AppendEntriesRequest)
+	// ReplicationBegan is called when this member, as the leader, begins to send a follower entries
+	// of the log, or a snapshot.
+	ReplicationBegan(snapshot bool)
 	// SnapshotTaken is called when this member has installed a snapshot that a leader has sent, or
 	// could not and why.
 	SnapshotTaken(err error)
 	// SnapshotSent is called when this member, as the leader, has sent another one a snapshot; err
 	// says why that has not installed it.
-	SnapshotSent(to MemberID, err error)
+	SnapshotSent(to peer.MemberID, err error)
 }
 
-// Transport is raft's transport as a leader and a candidate use it. It wraps the network for three
-// things that the library's interface does not have:
+// Config describes the transport of one member.
+type Config struct {
+	Self  raft.ServerID
+	Local Local
+	// Port carries the streams; nil for a member that is in no cluster with others.
+	Port *peer.Port
+	// Clock is what the proof of leadership counts by; nil means Go's monotonic clock.
+	Clock *clock.Clock
+	// Observe is called with each request of raft that arrives and is to be answered. The function
+	// that it returns is called with the answer before that is sent. It is for simulations; nil:
+	// nothing is called.
+	Observe func(request any) (answered func(answer any))
+}
+
+// Transport is raft's transport. Beside the exchange of requests (network) it has three things that
+// the library's interface does not have:
 //
 //   - the proof of leadership: when a quorum of voters last answered this leader in its term
 //     (ProvenAt), which leases rely on;
@@ -64,15 +82,10 @@ type Local interface {
 //
 // Requests of peers pass it on their way to the library (hand): it declines old snapshots.
 type Transport struct {
-	raft.Transport
-	net   *network // the same; nil for a member alone
+	net   *network // nil for a member alone
 	self  raft.ServerID
 	local Local
 	clock *clock.Clock
-
-	// Began is called when a follower begins to be sent entries of the log, or a snapshot. It is
-	// set before the transport is used; nil: it is not called.
-	Began func(snapshot bool)
 
 	wg   sync.WaitGroup
 	stop chan struct{}
@@ -84,14 +97,14 @@ type Transport struct {
 	commitTerm uint64 // of the entry there
 	durable    uint64 // the newest entry of this leadership that is on this member's disk
 	followers  map[raft.ServerID]*follower
-	acked      map[DiskID]ack              // see Acked; it outlives terms
+	acked      map[peer.DiskID]ack         // see Acked; it outlives terms
 	pipelines  map[raft.ServerID]*pipeline // the newest of each follower, while it works
 }
 
 // follower is what a leader knows of one follower, within one term.
 type follower struct {
 	id     raft.ServerID
-	disk   DiskID // of id
+	disk   peer.DiskID // of id
 	addr   raft.ServerAddress
 	header raft.AppendEntriesRequest // Term and RPCHeader of a request of this term
 	// contactAt is when the newest request that it has answered was sent, by Transport.clock.
@@ -113,31 +126,38 @@ type follower struct {
 	wake chan struct{} // capacity 1: a commit index may be due
 }
 
-// NewTransport makes the transport of a member with a peer port.
-func NewTransport(p *Port) *Transport {
-	t := newTransport(nil, ServerID(p.cfg.ID, p.cfg.Disk), p.local)
-	t.net, t.clock = newNetwork(p, t.hand), p.cfg.Clock
-	t.Transport = t.net
+var (
+	_ raft.Transport   = (*Transport)(nil)
+	_ raft.WithPreVote = (*Transport)(nil)
+)
+
+// New makes the transport of a member.
+func New(cfg Config) *Transport {
+	t := newTransport(cfg.Self, cfg.Local)
+	t.clock = cfg.Clock
+	if cfg.Port != nil {
+		t.net = newNetwork(cfg.Port, cfg.Local, t.hand)
+		t.net.observe = cfg.Observe
+	}
 	return t
 }
 
-// NewAlone makes the transport of a member that is in no cluster with others.
-func NewAlone(self raft.ServerID, local Local) *Transport {
-	_, inner := raft.NewInmemTransport(AloneAddr)
-	return newTransport(inner, self, local)
-}
-
-func newTransport(inner raft.Transport, self raft.ServerID, local Local) *Transport {
+func newTransport(self raft.ServerID, local Local) *Transport {
 	return &Transport{
-		Transport: inner,
 		self:      self,
 		local:     local,
 		stop:      make(chan struct{}),
 		rpcs:      make(chan raft.RPC),
 		followers: map[raft.ServerID]*follower{},
-		acked:     map[DiskID]ack{},
+		acked:     map[peer.DiskID]ack{},
 		pipelines: map[raft.ServerID]*pipeline{},
 	}
+}
+
+// Serve serves a stream of the kind peer.StreamRaft that another member has opened, until that or
+// the port ends. Errors: peer.ErrRefused, those of the stream.
+func (t *Transport) Serve(from peer.Identity, s *peer.Stream) error {
+	return t.net.serve(ServerID(from.Member, from.Disk), &conn{Stream: s})
 }
 
 // hand gives the library a peer's request, or this member's own, unless it answers it itself.
@@ -151,10 +171,13 @@ func (t *Transport) hand(rpc raft.RPC, stop <-chan struct{}) {
 	}
 }
 
-// Close ends the goroutines of the transport.
+// Close ends the goroutines of the transport. Its port has been closed.
 func (t *Transport) Close() {
 	close(t.stop)
 	t.wg.Wait()
+	if t.net != nil {
+		t.net.wg.Wait()
+	}
 }
 
 // Consumer implements raft.Transport.
@@ -193,7 +216,7 @@ func (t *Transport) awaitContact(id raft.ServerID, term uint64) {
 		select {
 		case <-t.stop:
 			return
-		case <-t.net.port.done:
+		case <-t.net.port.Done():
 			return
 		case <-over.C:
 			return
@@ -210,7 +233,7 @@ func (t *Transport) awaitContact(id raft.ServerID, term uint64) {
 func (t *Transport) appendEntries(id raft.ServerID, target raft.ServerAddress,
 	args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	start := t.clock.Now()
-	err := t.Transport.AppendEntries(id, target, args, resp)
+	err := t.net.call(id, args, resp)
 	if err == nil {
 		t.answered(id, target, start, args, resp)
 		err = t.hold(args, resp, nil)
@@ -240,15 +263,15 @@ func (t *Transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAd
 		return nil, err
 	}
 	_ = c.SetDeadline(time.Time{}) // that of what it was used for before
-	t.began(false)
+	t.local.ReplicationBegan(false)
 	return newPipeline(t, id, target, c), nil
 }
 
 // InstallSnapshot implements raft.Transport.
-func (t *Transport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, args *raft.InstallSnapshotRequest,
+func (t *Transport) InstallSnapshot(id raft.ServerID, _ raft.ServerAddress, args *raft.InstallSnapshotRequest,
 	resp *raft.InstallSnapshotResponse, data io.Reader) error {
-	t.began(true)
-	err := t.Transport.InstallSnapshot(id, target, args, resp, data)
+	t.local.ReplicationBegan(true)
+	err := t.net.sendSnapshot(id, args, resp, data)
 	switch {
 	case err == nil && !resp.Success && resp.Term <= args.Term:
 		t.local.SnapshotSent(IDOf(id), errNotInstalled)
@@ -259,13 +282,7 @@ func (t *Transport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress,
 }
 
 // errNotInstalled says that a member has refused a snapshot without a reason.
-var errNotInstalled = errors.New("peer: the member has not installed it")
-
-func (t *Transport) began(snapshot bool) {
-	if t.Began != nil {
-		t.Began(snapshot)
-	}
-}
+var errNotInstalled = errors.New("raftnet: the member has not installed it")
 
 // opened records the newest pipeline of its follower.
 func (t *Transport) opened(p *pipeline) {
@@ -372,10 +389,10 @@ type ack struct {
 
 // Acked is the committed index up to which each disk is known to have acknowledged entries. A disk
 // that has less was set back.
-func (t *Transport) Acked() map[DiskID]uint64 {
+func (t *Transport) Acked() map[peer.DiskID]uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	acked := map[DiskID]uint64{}
+	acked := map[peer.DiskID]uint64{}
 	for disk, a := range t.acked {
 		acked[disk] = a.index
 	}
@@ -383,7 +400,7 @@ func (t *Transport) Acked() map[DiskID]uint64 {
 }
 
 // AckedBy is Acked for one disk, and whether that has answered this leader with less.
-func (t *Transport) AckedBy(disk DiskID) (index uint64, setBack bool) {
+func (t *Transport) AckedBy(disk peer.DiskID) (index uint64, setBack bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	a := t.acked[disk]
@@ -391,7 +408,7 @@ func (t *Transport) AckedBy(disk DiskID) (index uint64, setBack bool) {
 }
 
 // NoteAcked records what another member, the leader, knows of the disks.
-func (t *Transport) NoteAcked(acked map[DiskID]uint64) {
+func (t *Transport) NoteAcked(acked map[peer.DiskID]uint64) {
 	now := t.clock.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -404,7 +421,7 @@ func (t *Transport) NoteAcked(acked map[DiskID]uint64) {
 // replaced.
 const maxAcked = 256
 
-func (t *Transport) ackedLocked(disk DiskID, index uint64, now time.Time) {
+func (t *Transport) ackedLocked(disk peer.DiskID, index uint64, now time.Time) {
 	a, ok := t.acked[disk]
 	if ok && index <= a.index {
 		return
@@ -667,11 +684,47 @@ func (t *Transport) Forget(id raft.ServerID) {
 	}
 }
 
+// RequestVote implements raft.Transport.
+func (t *Transport) RequestVote(id raft.ServerID, _ raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
+	return t.net.call(id, args, resp)
+}
+
 // RequestPreVote implements raft.WithPreVote. Without it a member that comes back from a partition
 // would depose the leader with the high term that it reached alone.
-func (t *Transport) RequestPreVote(id raft.ServerID, target raft.ServerAddress,
-	args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
-	return t.Transport.(raft.WithPreVote).RequestPreVote(id, target, args, resp)
+func (t *Transport) RequestPreVote(id raft.ServerID, _ raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
+	return t.net.call(id, args, resp)
+}
+
+// TimeoutNow implements raft.Transport.
+func (t *Transport) TimeoutNow(id raft.ServerID, _ raft.ServerAddress, args *raft.TimeoutNowRequest, resp *raft.TimeoutNowResponse) error {
+	return t.net.call(id, args, resp)
+}
+
+// LocalAddr implements raft.Transport. A server's name is its address for raft: the port knows
+// where the member is at present.
+func (t *Transport) LocalAddr() raft.ServerAddress {
+	if t.net == nil {
+		return AloneAddr
+	}
+	return raft.ServerAddress(t.self)
+}
+
+// EncodePeer implements raft.Transport.
+func (t *Transport) EncodePeer(id raft.ServerID, addr raft.ServerAddress) []byte {
+	if t.net == nil {
+		return []byte(addr)
+	}
+	return []byte(id)
+}
+
+// DecodePeer implements raft.Transport.
+func (t *Transport) DecodePeer(b []byte) raft.ServerAddress { return raft.ServerAddress(b) }
+
+// SetHeartbeatHandler implements raft.Transport. The handler is never called (UPSTREAM.md, 15).
+func (t *Transport) SetHeartbeatHandler(f func(raft.RPC)) {
+	if t.net != nil && mutant.On(mutant.HeartbeatPath) {
+		t.net.beats.library.Store(&f)
+	}
 }
 
 // Stand has the library of this member hold an election at once.
@@ -689,7 +742,7 @@ func (t *Transport) Append(ctx context.Context, args *raft.AppendEntriesRequest)
 	select {
 	case a := <-answers:
 		if resp, ok := a.Response.(*raft.AppendEntriesResponse); a.Error == nil && (!ok || !resp.Success) {
-			return fmt.Errorf("peer: entry %d is refused", args.Entries[0].Index)
+			return fmt.Errorf("raftnet: entry %d is refused", args.Entries[0].Index)
 		}
 		return a.Error
 	case <-ctx.Done():
