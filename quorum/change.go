@@ -167,8 +167,8 @@ func (ms *members) endChange(ctx context.Context, c *znode.Change, code wire.Cod
 	} else {
 		ms.log.Warn("members not changed", "code", code, "why", why)
 	}
-	cmd := &znode.Command{Kind: znode.KindReconfigured, Session: c.Session, Generation: c.Generation, Seq: c.Seq,
-		TimeoutMs: int32(code), Body: []byte(why)}
+	cmd := &znode.Command{Session: c.Session, Generation: c.Generation, Seq: c.Seq,
+		Body: &znode.Reconfigured{Code: code, Why: why}}
 	if ms.leadership.propose(ctx, cmd) != nil {
 		return
 	}

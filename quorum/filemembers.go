@@ -64,8 +64,8 @@ func (ms *members) adoptFile(ctx context.Context, ch *changer) (pause time.Durat
 	}
 	ms.log.Warn("the members change to those of the configuration files: a majority of the members and all new ones have the same "+
 		"server lines", "new", adds, "gone", drops, "same", change.agree)
-	_ = ms.leadership.propose(ctx, &znode.Command{Kind: znode.KindMembers, Seq: uint64(ms.cfg.Now().UnixNano()) | 1<<63,
-		Body: []byte(ms.cfg.ConfigText)})
+	_ = ms.leadership.propose(ctx, &znode.Command{Seq: uint64(ms.cfg.Now().UnixNano()) | 1<<63,
+		Body: &znode.ChangeMembers{Text: ms.cfg.ConfigText}})
 	return filePause
 }
 

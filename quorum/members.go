@@ -88,10 +88,10 @@ func (ms *members) complete(ctx context.Context) {
 	var unnamed, unset bool
 	ms.state.View(func(s *znode.Store) { unnamed, unset = s.Cluster() == 0, ms.toSet(s) })
 	if unnamed {
-		_ = ms.leadership.propose(ctx, &znode.Command{Kind: znode.KindCluster, Body: znode.AppendCluster(nil, ms.roster.Cluster())})
+		_ = ms.leadership.propose(ctx, &znode.Command{Body: &znode.NameCluster{ID: ms.roster.Cluster()}})
 	}
 	if unset {
-		_ = ms.leadership.propose(ctx, &znode.Command{Kind: znode.KindMembers, Body: []byte(ms.cfg.ConfigText)})
+		_ = ms.leadership.propose(ctx, &znode.Command{Body: &znode.SetMembers{Text: ms.cfg.ConfigText}})
 	}
 	ms.state.membersMayDiffer()
 }

@@ -52,11 +52,12 @@ func checkCommand(b []byte) (znode.Kind, error) {
 	if len(rest) > 0 {
 		return 0, fmt.Errorf("%d bytes too many", len(rest))
 	}
-	switch c.Kind {
+	switch kind := c.Kind(); kind {
 	case znode.KindRequest, znode.KindCreateSession, znode.KindAttach, znode.KindSync, znode.KindReconfig, znode.KindRestore:
-		return c.Kind, nil
+		return kind, nil
+	default:
+		return 0, fmt.Errorf("%v is for the leader alone", kind)
 	}
-	return 0, fmt.Errorf("%v is for the leader alone", c.Kind)
 }
 
 func appendCommands(b []byte, cmds [][]byte) []byte {

@@ -242,7 +242,7 @@ func (s *state) observe(l *raft.Log, entry *znode.Entry, start time.Time) {
 // commandApplied runs after each command, inside the critical section.
 func (s *state) commandApplied(c *znode.Command, res *znode.Result) {
 	s.cfg.Listener.Applied(s.store, c, res)
-	if res.Deferred || c.Kind >= znode.KindMembers && c.Kind <= znode.KindReconfigured {
+	if res.Deferred || c.Kind() >= znode.KindMembers && c.Kind() <= znode.KindReconfigured {
 		s.membersMayDiffer()
 	}
 	if res.Status != znode.Gap {
