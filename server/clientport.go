@@ -1,17 +1,20 @@
 package server
 
 import (
+	"cmp"
 	"container/list"
 	"context"
 	"errors"
 	"log/slog"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"lockkeeper/internal/loglimit"
+	"lockkeeper/server/ops"
 )
 
 // clientPort accepts client connections, enforces the limits on their number, and owns them until
@@ -26,6 +29,7 @@ type clientPort struct {
 	serve      func(context.Context, *conn) (again bool)
 
 	accepted atomic.Int64 // connections, refused ones not counted
+	counters counters
 	rejected atomic.Int64 // connections closed at once because there were too many
 	// displaced are connections without a complete request that were closed for a newer one.
 	displaced atomic.Int64
@@ -174,6 +178,27 @@ func (p *clientPort) admit(ctx context.Context, nc net.Conn) {
 	_ = nc.Close()
 }
 
+// counters are what a client port counts.
+type counters struct {
+	wordsReceived      atomic.Int64 // four-letter words: they count as packets
+	wordsSent          atomic.Int64
+	connectRequests    atomic.Int64
+	refusedHandshakes  atomic.Int64 // no leader, or the client has seen later state
+	badHandshakes      atomic.Int64 // first frames that were no connect request
+	sessionlessExpired atomic.Int64 // connections whose first request did not arrive in time
+	drops              atomic.Int64 // connections that clients ended without closing the session
+	badLengths         atomic.Int64 // frames that were too long, or not as long as nothing
+	bytesReceived      atomic.Int64
+	lockStrangers      atomic.Int64 // nodes of locks beside those of another library
+}
+
+func (c *counters) reset() {
+	for _, n := range []*atomic.Int64{&c.wordsReceived, &c.wordsSent, &c.connectRequests, &c.refusedHandshakes,
+		&c.badHandshakes, &c.sessionlessExpired, &c.badLengths, &c.bytesReceived, &c.drops, &c.lockStrangers} {
+		n.Store(0)
+	}
+}
+
 func full(limit, n int) bool { return limit > 0 && n >= limit }
 
 // live serves a connection to its end. When serve returns true, it continues in a new goroutine.
@@ -203,6 +228,27 @@ func (p *clientPort) removeLocked(c *conn) {
 	if p.perAddr[ip]--; p.perAddr[ip] == 0 {
 		delete(p.perAddr, ip)
 	}
+}
+
+// counts returns the counters of the port.
+func (p *clientPort) counts() ops.PortCounts {
+	c := &p.counters
+	return ops.PortCounts{WordsReceived: c.wordsReceived.Load(), WordsSent: c.wordsSent.Load(),
+		ConnectRequests: c.connectRequests.Load(), RefusedHandshakes: c.refusedHandshakes.Load(),
+		BadHandshakes: c.badHandshakes.Load(), Expired: c.sessionlessExpired.Load(), Drops: c.drops.Load(),
+		BadLengths: c.badLengths.Load(), BytesReceived: c.bytesReceived.Load(), Rejected: p.rejected.Load(),
+		Displaced: p.displaced.Load(), Silent: p.silentCount()}
+}
+
+// connections lists the connections in the order of their acceptance.
+func (p *clientPort) connections() []ops.Connection {
+	conns := p.list()
+	slices.SortFunc(conns, func(a, b *conn) int { return cmp.Compare(a.number, b.number) })
+	list := make([]ops.Connection, len(conns))
+	for i, c := range conns {
+		list[i] = ops.Connection{Remote: c.remote, Secure: usesTLS(c.Conn), Accepted: c.accepted, Session: c.session.Load()}
+	}
+	return list
 }
 
 // heard is called when the first request of a connection is complete.

@@ -247,6 +247,12 @@ func (s *Server) certIdentities(nc net.Conn) []znode.Identity {
 	return s.holderIdentities(certs[0])
 }
 
+// usesTLS reports whether a connection speaks TLS.
+func usesTLS(nc net.Conn) bool {
+	sc, ok := nc.(*secureConn)
+	return ok && sc.tls != nil
+}
+
 func (s *Server) holderIdentities(cert *x509.Certificate) []znode.Identity {
 	id, err := s.cfg.X509Naming.ID(cert)
 	if err != nil {

@@ -295,7 +295,7 @@ func TestTLSHandshakesAreBounded(t *testing.T) {
 		if n := s.port.count(); n != 1 {
 			t.Errorf("%d connections are left", n)
 		}
-		if n := s.counters.sessionlessExpired.Load(); n != 1 {
+		if n := s.port.counters.sessionlessExpired.Load(); n != 1 {
 			t.Errorf("%d connections were silent", n)
 		}
 	})

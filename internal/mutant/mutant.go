@@ -119,7 +119,7 @@ var Table = []Entry{
 	{ClustersMix, "clusters-mix", "C1", "quorum/peer/port.go", "members do not look at the cluster and the disk that the other end says it is of", true, "TestAddressesOfTwoClustersAreExchanged", ""},
 	{DiskByNumber, "disk-by-number", "C1", "quorum/disk.go", "a disk that replaces another one has its id, and so its vote", true, "TestReplacedDiskHasNoVote", ""},
 	{HalfVote, "half-vote", "C1", "quorum/store/stable.go", "term and candidate of a vote are saved one after the other", false, "", ""},
-	{HeartbeatPath, "heartbeat-path", "C1", "quorum/raftnet/network.go", "heartbeats change the term beside the main loop of the raft library, and a saved term may fall", true, "TestHeartbeatIsLateForAVote", ""},
+	{HeartbeatPath, "heartbeat-path", "C1", "quorum/raftnet/transport.go", "heartbeats change the term beside the main loop of the raft library, and a saved term may fall", true, "TestHeartbeatIsLateForAVote", ""},
 	{HangingLeaderStays, "hanging-leader-stays", "C1", "quorum/transfer.go", "a leader whose disk hangs goes on leading", true, "TestLeaderWhoseDiskHangs", ""},
 	{ImportJoins, "import-joins", "C1", "quorum/plan.go", "a member with imported data joins a cluster that has others, and keeps them", true, "TestImportFindsAClusterAtWork", ""},
 	{FileOfOne, "file-of-one", "C1", "quorum/filemembers.go", "the leader changes the members to those of its own file, whatever the files of the others say", true, "TestFileOfOneMember", ""},
