@@ -170,7 +170,7 @@ func TestRestoreIntoAnotherCluster(t *testing.T) {
 		follower = members[2]
 	}
 	sc := znode.NewSnapshotScanner(bytes.NewReader(snapshot))
-	zxid, err := follower.Restore(t.Context(), sc)
+	zxid, err := admin.Restore(t.Context(), follower.Ops(), sc)
 	if err != nil || zxid <= info.Zxid || zxid <= before {
 		t.Fatalf("%v, %v", zxid, err)
 	}

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"lockkeeper/server/ops/admin"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
@@ -67,7 +68,7 @@ func TestRestoreSurvivesTheLeader(t *testing.T) {
 			done := make(chan outcome, 1)
 			program := driver.running()
 			go func() {
-				zxid, err := program.Restore(context.Background(), znode.NewSnapshotScanner(bytes.NewReader(snapshot)))
+				zxid, err := admin.Restore(context.Background(), program.Ops(), znode.NewSnapshotScanner(bytes.NewReader(snapshot)))
 				done <- outcome{zxid, err}
 			}()
 			time.Sleep(time.Duration(5+3*round) * time.Millisecond)
