@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"lockkeeper/cmd/lockkeeper/internal/guard"
 )
 
 // Exit statuses; see doc.go.
@@ -21,7 +23,7 @@ const (
 	exitOK     = 0
 	exitFailed = 1
 	exitUsage  = 2
-	exitSignal = 128 // plus the signal's number
+	exitSignal = guard.ExitSignal // plus the signal's number
 )
 
 // env is what the command has of the world.
@@ -31,8 +33,8 @@ type env struct {
 }
 
 func main() {
-	if len(os.Args) == 2 && os.Args[1] == guardCommand {
-		os.Exit(runGuard())
+	if len(os.Args) == 2 && os.Args[1] == guard.Command {
+		os.Exit(guard.Run())
 	}
 	signals := make(chan os.Signal, 2)
 	if _, ok := serveArgs(os.Args[1:]); ok {
@@ -59,7 +61,8 @@ type command struct {
 	maxArgs int
 	runner  runner
 
-	// For completion: the words that the first argument may be, or whether it is the path of a node.
+	// For completion: the words that the first argument may be, or whether it is the path of a
+	// node.
 	words     []string
 	takesPath bool
 }
