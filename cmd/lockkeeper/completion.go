@@ -4,7 +4,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -89,10 +88,7 @@ func flagNames(fs *flag.FlagSet, text string) (list []string) {
 		dashes = "--"
 	}
 	fs.VisitAll(func(f *flag.Flag) {
-		_, usage, ok := strings.Cut(strings.TrimPrefix(f.Usage, "`"), "` ")
-		if !ok {
-			usage = f.Usage
-		}
+		_, usage := usageOf(f)
 		list = append(list, dashes+f.Name+"\t"+usage)
 	})
 	return beginningWith(list, text)
@@ -154,7 +150,7 @@ func members(_ context.Context, conn *zk.Conn) (list []string) {
 	}
 	ms, _, _ := server.ParseConfigText(string(data))
 	for _, m := range ms {
-		list = append(list, fmt.Sprintf("%s\t%s", strconv.Itoa(int(m.ID)), m.PeerAddr()))
+		list = append(list, fmt.Sprintf("%d\t%s", m.ID, m.PeerAddr()))
 	}
 	return list
 }
