@@ -63,11 +63,13 @@ func usageOf(f *flag.Flag) (value, text string) {
 	return "", f.Usage
 }
 
-// short is the first sentence of the help text.
+// short is the first clause of the help text, for completion and manual pages.
 func (c command) short() string {
 	_, text, _ := strings.Cut(page(c.name), "\n\n")
-	sentence, _, _ := strings.Cut(strings.Join(strings.Fields(text), " "), ". ")
-	return strings.TrimRight(sentence, ".:")
+	for _, end := range []string{". ", ", ", ": ", "; "} {
+		text, _, _ = strings.Cut(strings.Join(strings.Fields(text), " "), end)
+	}
+	return strings.TrimRight(text, ".:")
 }
 
 // described formats a list of names and descriptions. A name without a description is left out.
