@@ -193,7 +193,7 @@ func (s *script) create(i int, path string) string {
 		s.recs[i].result(s.t, s.propose(i, createSession(id)))
 	}
 	body := wire.CreateRequest{Path: path, Data: []byte{}, ACL: wire.OpenACL}.Append(nil)
-	key := s.propose(i, &znode.Command{Kind: znode.KindRequest, Session: id, Generation: 1, Seq: s.seqs[i], Op: wire.OpCreate, Body: body})
+	key := s.propose(i, &znode.Command{Session: id, Generation: 1, Seq: s.seqs[i], Body: &znode.Request{Op: wire.OpCreate, Body: body}})
 	if s.cut[i] {
 		s.open = append(s.open, key)
 		return "proposed\n"
@@ -303,9 +303,9 @@ func (s *script) entry(l *raft.Log) string {
 		s.must(err)
 		var names []string
 		for _, c := range e.Commands {
-			name := c.Kind.String()
-			if c.Kind == znode.KindRequest {
-				name = c.Op.String()
+			name := c.Kind().String()
+			if q, ok := c.Body.(*znode.Request); ok {
+				name = q.Op.String()
 			}
 			names = append(names, name)
 		}

@@ -83,7 +83,7 @@ func testBufferLimit(t *testing.T, limit int) {
 		}
 	}
 	c.expectClosed()
-	if got := s.counters.badLengths.Load(); got != 1 {
+	if got := s.port.counters.badLengths.Load(); got != 1 {
 		t.Errorf("%d frames of a wrong length were counted", got)
 	}
 
@@ -120,7 +120,7 @@ func TestHandshakeTimeout(t *testing.T) {
 				if took := time.Since(start); took != 10*time.Second {
 					t.Errorf("closed after %v", took)
 				}
-				if got := s.counters.sessionlessExpired.Load(); got != 1 {
+				if got := s.port.counters.sessionlessExpired.Load(); got != 1 {
 					t.Errorf("%d expired connections were counted", got)
 				}
 			})
@@ -205,8 +205,8 @@ func TestMaxClientCnxnsIsPerAddress(t *testing.T) {
 		p.stopAccepting()
 		cancel()
 		p.wait()
-		if len(p.perAddr) != 0 {
-			t.Errorf("counts are left: %v", p.perAddr)
+		if p.count() != 0 || p.silentCount() != 0 {
+			t.Errorf("counts are left: %d, %d", p.count(), p.silentCount())
 		}
 	})
 }
@@ -256,7 +256,7 @@ func TestFirstRequestIsShort(t *testing.T) {
 		c := dialSim(t, h)
 		c.put(binary.BigEndian.AppendUint32(nil, handshakeBytes+1)...)
 		c.expectClosed()
-		if n := s.counters.badLengths.Load(); n != 1 {
+		if n := s.port.counters.badLengths.Load(); n != 1 {
 			t.Errorf("%d are counted", n)
 		}
 	})

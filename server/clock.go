@@ -6,11 +6,10 @@ import (
 
 	"lockkeeper/internal/histogram"
 	"lockkeeper/internal/loglimit"
+	"lockkeeper/server/ops"
 )
 
 const (
-	// clockLook is how often the clocks are compared.
-	clockLook = time.Second
 	// clockJump is by how much the wall clock may depart from the monotonic clock in that time.
 	clockJump = 500 * time.Millisecond
 	// clockPause is how late the comparison may be.
@@ -26,7 +25,7 @@ type clockWatch struct {
 }
 
 func (w *clockWatch) loop(ctx context.Context) {
-	ticker := time.NewTicker(clockLook)
+	ticker := time.NewTicker(ops.ClockLook)
 	defer ticker.Stop()
 	for last, wall := time.Now(), w.now().Round(0); ; {
 		select {
@@ -42,7 +41,7 @@ func (w *clockWatch) loop(ctx context.Context) {
 
 // compare is given how much time has passed since the last comparison, by either clock.
 func (w *clockWatch) compare(passed, wallPassed time.Duration) {
-	late := max(passed-clockLook, 0)
+	late := max(passed-ops.ClockLook, 0)
 	w.pauses.Observe(int64(late))
 	if late >= clockPause {
 		w.log.Warn("pause", "this process did not run for a while: the machine is overloaded, swaps, or was suspended; "+

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"lockkeeper/internal/loglimit"
+	"lockkeeper/server/ops"
 )
 
 // A wall clock that is set gives one warning, and more only after a minute; one that runs gives
@@ -34,7 +35,7 @@ func TestClockJumps(t *testing.T) {
 		}
 		for _, by := range []time.Duration{-time.Hour, 2 * time.Second, time.Second} {
 			wrong.Add(int64(by))
-			time.Sleep(2 * clockLook)
+			time.Sleep(2 * ops.ClockLook)
 			synctest.Wait()
 		}
 		if n := strings.Count(out.String(), "wall clock was set"); n != 1 || !strings.Contains(out.String(), "by=-1h0m0s") {
@@ -42,7 +43,7 @@ func TestClockJumps(t *testing.T) {
 		}
 		time.Sleep(loglimit.Period)
 		wrong.Add(int64(time.Minute))
-		time.Sleep(2 * clockLook)
+		time.Sleep(2 * ops.ClockLook)
 		synctest.Wait()
 		if !strings.Contains(out.String(), "by=1m0s suppressed=2") {
 			t.Errorf("a minute later:\n%s", out.String())
@@ -56,26 +57,11 @@ func TestClockJumps(t *testing.T) {
 func TestPausesAreNoJumps(t *testing.T) {
 	var out bytes.Buffer
 	w := &clockWatch{log: loglimit.New(slog.New(slog.NewTextHandler(&out, nil)))}
-	w.compare(clockLook+3*time.Second, clockLook+3*time.Second)
+	w.compare(ops.ClockLook+3*time.Second, ops.ClockLook+3*time.Second)
 	if s := out.String(); strings.Count(s, "\n") != 1 || !strings.Contains(s, "did not run") || !strings.Contains(s, "late=3s") {
 		t.Errorf("logged %q", s)
 	}
 	if s := w.pauses.Snapshot(); s.Count != 1 || s.Max != int64(3*time.Second) {
 		t.Errorf("%d pauses of up to %d ns", s.Count, s.Max)
-	}
-}
-
-// TestPausedPart: a member that is stopped for most of the time says so.
-func TestPausedPart(t *testing.T) {
-	s := &Server{}
-	if part, longest := s.paused(); part != nil || longest != nil {
-		t.Errorf("before the first look: %v, %v", *part, *longest)
-	}
-	for range 10 {
-		s.clocks.pauses.Observe(int64(5250 * time.Millisecond)) // 5.25 s late, each second
-	}
-	part, longest := s.paused()
-	if part == nil || *part < 0.8 || *part > 0.88 || *longest < 5250 || *longest > 6000 {
-		t.Errorf("paused for %v of the time, for %v ms at most", *part, *longest)
 	}
 }

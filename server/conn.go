@@ -3,7 +3,6 @@ package server
 import (
 	"bufio"
 	"bytes"
-	"container/list"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -15,6 +14,8 @@ import (
 	"syscall"
 	"time"
 
+	"lockkeeper/server/ops/words"
+	"lockkeeper/server/secure"
 	"lockkeeper/server/zoocfg"
 	"lockkeeper/session"
 	"lockkeeper/wire"
@@ -49,7 +50,6 @@ type conn struct {
 	r        *bufio.Reader
 	session  atomic.Pointer[session.Session] // nil before the handshake
 	parting  atomic.Bool                     // its last answer is being sent
-	silent   *list.Element                   // of clientPort.silent; nil if it is not in there
 }
 
 func newConn(nc net.Conn) *conn {
@@ -119,7 +119,7 @@ func (s *Server) serveConn(ctx context.Context, c *conn) (again bool) {
 // lie below that of every client that is awaited; see serveConn.
 func (s *Server) ended(c *conn, sess *session.Session, err error) {
 	if !sess.Ended() {
-		s.counters.drops.Add(1)
+		s.port.counters.drops.Add(1)
 	}
 	s.log.Debug("connection ends", "client", c.remote, "session", sess.ID(), "err", err)
 	sess.Detach()
@@ -139,7 +139,7 @@ func (s *Server) open(ctx context.Context, c *conn) *session.Session {
 		s.silent(c, err)
 		return nil
 	}
-	if first[0] == tlsHandshakeByte && first[1] == tlsMajor {
+	if first[0] == secure.HandshakeByte && first[1] == secure.HandshakeMajor {
 		s.port.refusals.Warn("TLS "+c.remote.Addr().String(), "client refused: it uses TLS, and this port does not "+
 			"(secureClientPort, client.portUnification)", "client", c.remote)
 		s.silent(c, errNoTLS)
@@ -157,12 +157,29 @@ func (s *Server) open(ctx context.Context, c *conn) *session.Session {
 	return sess
 }
 
+// answerWord answers a four-letter word and ends the connection. The answer is sent in one piece,
+// because kazoo reads only once, and what the client still sends is read before the end, because
+// otherwise TCP might drop the answer (docs/protocol/admin.md section 1).
+func (s *Server) answerWord(c *conn, word string) {
+	c.parting.Store(true)
+	s.port.counters.wordsReceived.Add(1)
+	s.port.counters.bytesReceived.Add(4)
+	s.log.Debug("four-letter word", "client", c.remote, "word", word)
+	_, _ = c.r.Discard(len(word)) // it has been peeked at
+	s.words.Answer(word, words.Asking{Remote: c.remote, Input: c.r}, func(answer string) {
+		s.port.counters.wordsSent.Add(1)
+		if _, err := c.WriteUntil([]byte(answer), time.Now().Add(farewellTimeout)); err == nil {
+			c.part()
+		}
+	})
+}
+
 // silent counts a connection that ended before its first request was complete.
 func (s *Server) silent(c *conn, err error) {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		s.counters.sessionlessExpired.Add(1)
+		s.port.counters.sessionlessExpired.Add(1)
 	} else if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) {
-		s.counters.drops.Add(1)
+		s.port.counters.drops.Add(1)
 	}
 	s.log.Debug("connection closed before its handshake", "client", c.remote, "err", err)
 }
@@ -177,21 +194,21 @@ func (s *Server) handshake(ctx context.Context, c *conn) *session.Session {
 	}
 	var req wire.ConnectRequest
 	if err := wire.Decode(frame, &req); err != nil {
-		s.counters.badHandshakes.Add(1)
+		s.port.counters.badHandshakes.Add(1)
 		s.log.Debug("connection closed: its first frame is no connect request", "client", c.remote, "err", err)
 		return nil
 	}
-	if !s.connects.take() {
+	if !s.connects.Allow() {
 		s.port.rejected.Add(1)
 		s.log.Debug("client refused: too many handshakes (connection_throttle_tokens)", "client", c.remote)
 		return nil
 	}
 	_ = c.SetReadDeadline(time.Time{})
 	s.port.heard(c)
-	s.counters.connectRequests.Add(1)
+	s.port.counters.connectRequests.Add(1)
 	sess, resp, err := s.sessions.Connect(ctx, &req, c.remote.Addr())
 	if err != nil {
-		s.counters.refusedHandshakes.Add(1)
+		s.port.counters.refusedHandshakes.Add(1)
 		s.log.Debug("connection closed without an answer: the client should try another member",
 			"client", c.remote, "err", err)
 		return nil
@@ -220,10 +237,10 @@ func (s *Server) handshake(ctx context.Context, c *conn) *session.Session {
 func (s *Server) readFrame(c *conn, max int, room func(bytes int) error) ([]byte, error) {
 	frame, err := wire.ReadFrameInto(c.r, nil, max, room)
 	if err == nil {
-		s.counters.bytesReceived.Add(int64(len(frame)) + 4)
+		s.port.counters.bytesReceived.Add(int64(len(frame)) + 4)
 	}
 	if errors.Is(err, wire.ErrFrameLength) {
-		s.counters.badLengths.Add(1)
+		s.port.counters.badLengths.Add(1)
 	}
 	if n := c.r.Buffered(); n > 0 && c.r.Size() == idleBufferBytes && n+len(frame) > idleBufferBytes/2 {
 		c.widen()

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"lockkeeper/server/ops/door"
 	"lockkeeper/wire"
 )
 
@@ -296,7 +297,7 @@ func TestEventStreams(t *testing.T) {
 	}
 	// One address has admin.maxCnxnsPerAddress connections at the most, and some are for probes.
 	var open []io.Closer
-	for range c.s.cfg.HTTPConnsPerAddr - probeConnsPerAddr - 1 {
+	for range c.s.cfg.HTTPConnsPerAddr - door.ProbeConnsPerAddr - 1 {
 		resp, r := watch()
 		open = append(open, resp.Body)
 		next(r, "view")

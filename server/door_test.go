@@ -2,10 +2,10 @@ package server
 
 import (
 	"net/http"
-	"net/netip"
 	"testing"
 	"time"
 
+	"lockkeeper/server/ops/door"
 	"lockkeeper/server/zoocfg"
 	"lockkeeper/wire"
 )
@@ -59,18 +59,18 @@ func TestDoorLimitsGuesses(t *testing.T) {
 	ask := func(auth string) int {
 		return askDoor(t, s, "GET", "/api/v1/whoami", func(r *http.Request) { r.Header.Set("Authorization", auth) })
 	}
-	for range 3 * guessesAtOnce {
+	for range 3 * door.GuessesAtOnce {
 		if status := ask("digest alice:any"); status != http.StatusOK {
 			t.Fatalf("a login of a client: status %d", status)
 		}
 	}
 	taken := 0
-	for range 5 * guessesAtOnce {
+	for range 5 * door.GuessesAtOnce {
 		if ask("digest super:guess") == http.StatusOK {
 			taken++
 		}
 	}
-	if taken < guessesAtOnce || taken > 2*guessesAtOnce {
+	if taken < door.GuessesAtOnce || taken > 2*door.GuessesAtOnce {
 		t.Errorf("%d guesses were looked at", taken)
 	}
 	if status := ask(asSuper); status != http.StatusTooManyRequests {
@@ -78,23 +78,6 @@ func TestDoorLimitsGuesses(t *testing.T) {
 	}
 	if status := ask(""); status != http.StatusOK {
 		t.Errorf("without a login: status %d", status)
-	}
-}
-
-func TestGuessesAreForgiven(t *testing.T) {
-	var g guesses
-	a, now := netip.MustParseAddr("2001:db8::1"), time.Now()
-	for range guessesAtOnce {
-		if g.waits(a, now) {
-			t.Fatal("it waits at once")
-		}
-		g.add(a, now)
-	}
-	if !g.waits(netip.MustParseAddr("2001:db8::2"), now) || g.waits(netip.MustParseAddr("10.0.0.1"), now) {
-		t.Error("its network must wait, and no other")
-	}
-	if g.waits(a, now.Add(2*guessEvery)) {
-		t.Error("it is not forgiven")
 	}
 }
 
@@ -123,7 +106,7 @@ func TestDoorAsksReaders(t *testing.T) {
 // others are refused meanwhile, and the memory is free when their clients have left.
 func TestAnswersCountAsMemory(t *testing.T) {
 	s := startReal(t, superSettings)
-	m := consoleMember{s}
+	m := s.door
 	most := s.cfg.Limits.Memory / 4
 	if m.Hold(most + 1) {
 		t.Error("an answer may take everything")
@@ -139,8 +122,8 @@ func TestAnswersCountAsMemory(t *testing.T) {
 	if status := askDoor(t, s, "GET", "/api/v1/node?path=/", none); status != http.StatusOK {
 		t.Errorf("afterwards: status %d", status)
 	}
-	if n := s.door.held.Load(); n != 0 {
-		t.Errorf("%d bytes are held for nobody", n)
+	if !m.Hold(most) {
+		t.Error("bytes are held for nobody")
 	}
 }
 
@@ -158,7 +141,7 @@ func TestStreamsLeaveRoomForProbes(t *testing.T) {
 			streams++
 		}
 	}
-	if want := s.cfg.HTTPConnsPerAddr - probeConnsPerAddr; streams != want {
+	if want := s.cfg.HTTPConnsPerAddr - door.ProbeConnsPerAddr; streams != want {
 		t.Errorf("%d streams, want %d", streams, want)
 	}
 	for path, want := range map[string]int{"/live": 200, "/ready": 200, "/stoppable": 503, "/fence?lock=/x&token=1": 409} {

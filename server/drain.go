@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"lockkeeper/quorum"
+	"lockkeeper/server/ops"
+	"lockkeeper/server/ops/door"
 )
 
 const (
@@ -22,7 +24,7 @@ func (s *Server) Drain(ctx context.Context, wait time.Duration) {
 	s.awaitLeave(ctx, wait)
 	s.leaving.Store(true)
 	if s.replica.Leader() == s.replica.ID() && !s.cfg.Standalone() {
-		within, cancel := context.WithTimeout(ctx, httpTimeout)
+		within, cancel := context.WithTimeout(ctx, door.Timeout)
 		defer cancel()
 		if err := s.replica.TransferLeadership(within, quorum.NoMember, nil); err != nil {
 			s.log.Info("leadership not transferred before stopping", "err", err)
@@ -38,7 +40,7 @@ func (s *Server) Drain(ctx context.Context, wait time.Duration) {
 func (s *Server) awaitLeave(ctx context.Context, wait time.Duration) {
 	began, noted := time.Now(), time.Time{}
 	for {
-		asking, cancel := context.WithTimeout(ctx, httpTimeout)
+		asking, cancel := context.WithTimeout(ctx, door.Timeout)
 		a, err := s.replica.MayStop(asking, quorum.StopWill)
 		cancel()
 		if err != nil {
@@ -60,7 +62,7 @@ func (s *Server) awaitLeave(ctx context.Context, wait time.Duration) {
 			s.log.Warn("told to stop: waiting until the other members can do without this one", "why", a.Why, "atMost", wait)
 		}
 		select {
-		case <-time.After(min(stopPause, wait-waited)):
+		case <-time.After(min(ops.StopPause, wait-waited)):
 		case <-ctx.Done():
 		case <-s.failed:
 			return

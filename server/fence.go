@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"lockkeeper/locknode"
+	"lockkeeper/server/ops"
+	"lockkeeper/server/ops/door"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
@@ -42,29 +44,29 @@ type fenceAnswer struct {
 func (s *Server) serveFence(w http.ResponseWriter, r *http.Request) {
 	lock, token, err := fenceQuestion(r)
 	if err != nil {
-		writeError(w, http.StatusBadRequest, err.Error())
+		door.WriteError(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), httpTimeout)
+	ctx, cancel := context.WithTimeout(r.Context(), door.Timeout)
 	defer cancel()
 	if err := s.sessions.Sync(ctx); err != nil {
-		writeError(w, http.StatusServiceUnavailable, "this member has no leader, so it cannot know")
+		door.WriteError(w, http.StatusServiceUnavailable, "this member has no leader, so it cannot know")
 		return
 	}
 	answer := fenceAnswer{Lock: lock, Token: token}
-	ids := s.httpIdentities(r)
+	ids := door.CallerOf(r).Identities
 	if s.cfg.SkipACL {
 		ids = append(ids, znode.Identity{Scheme: "super"})
 	}
 	switch err := answer.judge(ctx, s.replica.View, s.fences, ids); {
 	case errors.Is(err, errNoPermission):
-		writeError(w, http.StatusForbidden, "READ on "+lock+" is needed: Authorization: digest user:password")
+		door.WriteError(w, http.StatusForbidden, "READ on "+lock+" is needed: Authorization: digest user:password")
 	case err != nil:
-		writeError(w, http.StatusServiceUnavailable, "the lock has too many contenders to judge them in time")
+		door.WriteError(w, http.StatusServiceUnavailable, "the lock has too many contenders to judge them in time")
 	case answer.Valid:
-		writeJSON(w, http.StatusOK, answer)
+		door.WriteJSON(w, http.StatusOK, answer)
 	default:
-		writeJSON(w, http.StatusConflict, answer)
+		door.WriteJSON(w, http.StatusConflict, answer)
 	}
 }
 
@@ -245,7 +247,7 @@ func (a *fenceAnswer) begin(view func(func(*znode.Store)), ids []znode.Identity)
 		case isNode && !locknode.Contends(name): // a lock that is one node
 			a.Newest = int64(stat.Czxid)
 			if a.Valid = a.Newest == a.Token; a.Valid {
-				a.Node, a.Session = a.Lock, idText(stat.EphemeralOwner)
+				a.Node, a.Session = a.Lock, ops.SessionText(stat.EphemeralOwner)
 			} else {
 				a.Reason = "another has the lock"
 			}
@@ -303,7 +305,7 @@ func (a *fenceAnswer) fill(v locknode.Verdict) {
 		a.Reason = noSuchNode
 		return
 	}
-	a.Node, a.Session = own.Path+"/"+own.Node, idText(wire.SessionID(own.Session))
+	a.Node, a.Session = own.Path+"/"+own.Node, ops.SessionText(wire.SessionID(own.Session))
 	switch a.Valid = own.Held; {
 	case own.Held:
 	case own.Kind == locknode.KindLease:

@@ -17,6 +17,7 @@ import (
 
 	"lockkeeper/internal/simnet"
 	"lockkeeper/locknode"
+	"lockkeeper/server/ops"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
@@ -81,7 +82,7 @@ func TestFence(t *testing.T) {
 	check("/m", one, http.StatusOK, one, "")
 	check("/m", two, http.StatusConflict, one, "behind _c_0123-lock-0000000001")
 	check("/m", two+1, http.StatusConflict, one, "no node of the lock has this token")
-	if _, a, _ := askFence(t, s, about("/m", one), ""); a.Node != first || a.Session != idText(c.id.SessionID) || a.Lock != "/m" || a.Token != one {
+	if _, a, _ := askFence(t, s, about("/m", one), ""); a.Node != first || a.Session != ops.SessionText(c.id.SessionID) || a.Lock != "/m" || a.Token != one {
 		t.Errorf("%+v", a)
 	}
 	c.call(wire.OpDelete, &wire.DeleteRequest{Path: first, Version: -1})
@@ -264,9 +265,9 @@ func TestFenceInSteps(t *testing.T) {
 	}
 	request := func(op wire.Op, body wire.Record) {
 		seq++
-		apply(znode.Command{Kind: znode.KindRequest, Session: 1, Generation: 1, Seq: seq, Op: op, Body: body.Append(nil)})
+		apply(znode.Command{Session: 1, Generation: 1, Seq: seq, Body: &znode.Request{Op: op, Body: body.Append(nil)}})
 	}
-	apply(znode.Command{Kind: znode.KindCreateSession, Session: 1, Password: make([]byte, wire.PasswordLen)})
+	apply(znode.Command{Session: 1, Body: &znode.CreateSession{Connection: znode.Connection{Password: make([]byte, wire.PasswordLen)}}})
 	request(wire.OpCreate, &wire.CreateRequest{Path: "/m", ACL: wire.OpenACL})
 	for range contenders {
 		request(wire.OpCreate, &wire.CreateRequest{Path: "/m/lock-", ACL: wire.OpenACL, Mode: wire.ModeEphemeralSequential})

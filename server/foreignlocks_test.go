@@ -43,7 +43,7 @@ func (f *foreignLockTest) make(path, data string, mode wire.CreateMode) {
 	f.c.call(wire.OpCreate2, create(path, []byte(data), mode))
 }
 
-func (f *foreignLockTest) met() int64 { return f.s.counters.lockStrangers.Load() }
+func (f *foreignLockTest) met() int64 { return f.s.port.counters.lockStrangers.Load() }
 
 const (
 	curatorNode = "_c_34c73d33-a364-4285-8dd6-8b05f149fed9-lock-"

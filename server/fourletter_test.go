@@ -193,7 +193,7 @@ func TestWordsWithoutLeader(t *testing.T) {
 		defer s.Close()
 		time.Sleep(30 * time.Second)
 		for _, word := range zoocfg.FourLetterWords() {
-			want := notServing
+			want := "This ZooKeeper instance is not currently serving requests\n"
 			switch {
 			case word == "ruok":
 				want = "imok"
@@ -219,14 +219,6 @@ func TestWordsWithoutLeader(t *testing.T) {
 		c.put(wire.AppendFrame(nil, wire.ConnectRequest{TimeoutMs: 10000})...)
 		c.expectClosed()
 	})
-}
-
-func TestJavaDouble(t *testing.T) {
-	for f, want := range map[float64]string{0: "0.0", 51.25: "51.25", 2.0 / 3: "0.6667", 125: "125.0", 1e6 + 0.00004: "1000000.0"} {
-		if got := javaDouble(f); got != want {
-			t.Errorf("%v: %s, want %s", f, got, want)
-		}
-	}
 }
 
 // askWord returns the answer to a four-letter word.

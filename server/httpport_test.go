@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"lockkeeper/server/ops/door"
 	"lockkeeper/server/zoocfg"
 )
 
@@ -52,11 +53,11 @@ func TestSlowRequestsHoldUpNobody(t *testing.T) {
 		}
 	}
 	mntr := dialReal(t, s).word("mntr")
-	refused, displaced, late := s.http.slots.refused.Load(), s.http.slots.displaced.Load(), s.http.slots.late.Load()
-	if displaced == 0 || late == 0 || late > int64(s.cfg.HTTPConnsPerAddr) {
-		t.Errorf("%d connections were displaced, and %d requests too late", displaced, late)
+	c, _ := s.door.Counts()
+	if c.Displaced == 0 || c.Late == 0 || c.Late > int64(s.cfg.HTTPConnsPerAddr) {
+		t.Errorf("%d connections were displaced, and %d requests too late", c.Displaced, c.Late)
 	}
-	if want := fmt.Sprintf("zk_http_connections_refused\t%d\nzk_http_connections_displaced\t%d\nzk_http_requests_late\t%d\n", refused, displaced, late); !strings.Contains(mntr, want) {
+	if want := fmt.Sprintf("zk_http_connections_refused\t%d\nzk_http_connections_displaced\t%d\nzk_http_requests_late\t%d\n", c.Refused, c.Displaced, c.Late); !strings.Contains(mntr, want) {
 		t.Errorf("mntr lacks\n%s", want)
 	}
 }
@@ -64,10 +65,10 @@ func TestSlowRequestsHoldUpNobody(t *testing.T) {
 // The body of a request may be small.
 func TestHTTPBodies(t *testing.T) {
 	s := startReal(t, func(c *Config) { c.HTTPAddr = "127.0.0.1:0" })
-	for size, want := range map[int]int{0: http.StatusConflict, 100: http.StatusConflict, httpBodyBytes + 1: http.StatusRequestEntityTooLarge, 10 << 20: http.StatusRequestEntityTooLarge} {
+	for size, want := range map[int]int{0: http.StatusConflict, 100: http.StatusConflict, door.BodyBytes + 1: http.StatusRequestEntityTooLarge, 10 << 20: http.StatusRequestEntityTooLarge} {
 		resp, err := http.Post("http://"+s.HTTPAddr().String()+"/leader", "text/plain", strings.NewReader(strings.Repeat("x", size)))
 		if err != nil {
-			if size > httpBodyBytes+1 {
+			if size > door.BodyBytes+1 {
 				continue // closed before it was sent
 			}
 			t.Fatal(err)
@@ -76,46 +77,5 @@ func TestHTTPBodies(t *testing.T) {
 		if resp.StatusCode != want {
 			t.Errorf("a body of %d bytes: status %d, want %d", size, resp.StatusCode, want)
 		}
-	}
-}
-
-// Which connection is displaced: the oldest one that is not being served, of the same address if
-// that has its share; none that is.
-func TestHTTPSlots(t *testing.T) {
-	l := &httpSlots{maxConns: 3, maxPerAddr: 2}
-	add := func(host string) (c, victim *httpConn, ok bool) {
-		c = &httpConn{slots: l, host: host}
-		victim, ok = l.admit(c)
-		return c, victim, ok
-	}
-	a1, _, _ := add("a")
-	b1, _, _ := add("b")
-	a1.setState(httpServing)
-	b1.setState(httpServing)
-	a2, victim, ok := add("a")
-	if victim != nil || !ok {
-		t.Fatalf("with room: %v, %v", victim, ok)
-	}
-	a3, victim, ok := add("a")
-	if victim != a2 || !ok {
-		t.Errorf("a third of one address displaces %v, %v; want its second", victim, ok)
-	}
-	if a2.setState(httpServing) {
-		t.Error("a displaced connection is served")
-	}
-	c1, victim, ok := add("c")
-	if victim != a3 || !ok {
-		t.Errorf("a fourth displaces %v, %v; want the only one that is not served", victim, ok)
-	}
-	c1.setState(httpServing)
-	if _, victim, ok = add("d"); victim != nil || ok {
-		t.Errorf("while all are served, another displaces %v, %v", victim, ok)
-	}
-	b1.setState(httpIdle)
-	if _, victim, ok = add("d"); victim != b1 || !ok {
-		t.Errorf("another displaces %v, %v; want the idle one", victim, ok)
-	}
-	if refused, displaced := l.refused.Load(), l.displaced.Load(); refused != 1 || displaced != 3 {
-		t.Errorf("%d refused and %d displaced, want 1 and 3", refused, displaced)
 	}
 }

@@ -9,6 +9,9 @@ import (
 	"lockkeeper/wire"
 )
 
+// listingCut is the last line of a listing that is not complete.
+const listingCut = "(cut: the rest is longer than maxResponseBytes)\n"
+
 // A listing that would be longer than an answer may be is cut, and says so.
 func TestListingsAreBounded(t *testing.T) {
 	checkGoroutines(t)

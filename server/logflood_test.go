@@ -46,9 +46,6 @@ func TestStrangersCannotFillTheLog(t *testing.T) {
 		}
 		_ = resp.Body.Close()
 	}
-	for i := range each {
-		s.errorLog().Printf("http: panic serving 127.0.0.1:%d: because", i) // as net/http does
-	}
 	byMessage := map[string]int{}
 	for line := range strings.Lines(out.String()) {
 		_, rest, _ := strings.Cut(line, "msg=")
@@ -59,9 +56,6 @@ func TestStrangersCannotFillTheLog(t *testing.T) {
 		if n > 60 {
 			t.Errorf("%d lines %q", n, msg)
 		}
-	}
-	if byMessage["HTTP server"] == 0 {
-		t.Error("what net/http says is not in the log")
 	}
 	if n := s.lines.Suppressed(); n == 0 {
 		t.Errorf("nothing was suppressed: %v", byMessage)

@@ -2,12 +2,10 @@ package server
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,6 +13,7 @@ import (
 	"time"
 
 	"lockkeeper/quorum"
+	"lockkeeper/server/ops"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
@@ -53,7 +52,7 @@ func TestMembersFollowTheFiles(t *testing.T) {
 		t.Cleanup(func() { _ = s.Close() })
 		members[id] = s
 	}
-	number := func(s *Server) int { return len(s.membership().members) }
+	number := func(s *Server) int { return len(s.membership().Members) }
 	restart(1)
 	await(t, "a server alone", members[1].Serving)
 	c := dialReal(t, members[1])
@@ -192,7 +191,7 @@ func TestNoticesOfOtherMembers(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got []string
-	for _, n := range differences(&cfg, membership{agreed, 5}) {
+	for _, n := range differences(&cfg, ops.Membership{Members: agreed, Version: 5}) {
 		got = append(got, fmt.Sprintf("%d %s %s", n.Line, n.Key, n.Text))
 	}
 	want := []string{
@@ -213,15 +212,15 @@ func TestMembersTellWhereTheirClientsConnect(t *testing.T) {
 		await(t, "the members to be ready", func() bool { ok, _ := s.Ready(); return ok })
 	}
 	newestProtocol := members[0].replica.PeerStats().Version
-	check := func(list []ListedMember, down int) {
+	check := func(list []ops.ListedMember, down int) {
 		t.Helper()
 		leaders := 0
 		for i, l := range list {
-			want := ListedMember{ID: uint8(i + 1), Role: "participant", State: l.State, Peers: fmt.Sprintf("127.0.0.1:%d", ports[i]), Clients: members[i].ClientAddr().String(), Protocol: newestProtocol, PeerAuth: "loopback", Readiness: ReadyText, Term: l.Term}
+			want := ops.ListedMember{ID: uint8(i + 1), Role: "participant", State: l.State, Peers: fmt.Sprintf("127.0.0.1:%d", ports[i]), Clients: members[i].ClientAddr().String(), Protocol: newestProtocol, PeerAuth: "loopback", Readiness: ops.ReadyText, Term: l.Term}
 			if i == down {
 				want.Protocol, want.PeerAuth, want.Readiness = 0, "", ""
 			}
-			if l != want || (l.Term == 0) != (i == down) || (l.State == noAnswer) != (i == down) {
+			if l != want || (l.Term == 0) != (i == down) || (l.State == ops.NoAnswer) != (i == down) {
 				t.Errorf("got %+v, want %+v", l, want)
 			}
 			if l.State == "leader" {
@@ -233,26 +232,21 @@ func TestMembersTellWhereTheirClientsConnect(t *testing.T) {
 		}
 	}
 	for _, s := range members {
-		list, ok := ParseMembersText(dialReal(t, s).word("mbrs"))
+		list, ok := ops.ParseMembersText(dialReal(t, s).word("mbrs"))
 		if !ok {
 			t.Fatal("the answer to mbrs cannot be read")
 		}
 		check(list, -1)
 	}
-	var list []ListedMember
-	w := httptest.NewRecorder()
-	members[0].serveMembers(w, nil)
-	if err := json.NewDecoder(w.Body).Decode(&list); err != nil {
-		t.Fatal(err)
-	}
-	check(list, -1)
+	var list []ops.ListedMember
+	check(members[0].Ops().Cluster().Listed(), -1)
 	// Of one that is down it is known where its clients connected.
 	if err := members[2].Close(); err != nil {
 		t.Fatal(err)
 	}
 	await(t, "the list without member 3", func() bool {
-		list = members[0].MemberList()
-		return list[2].State == noAnswer && (list[0].State == "leader" || list[1].State == "leader")
+		list = members[0].Ops().Cluster().Listed()
+		return list[2].State == ops.NoAnswer && (list[0].State == "leader" || list[1].State == "leader")
 	})
 	check(list, 2)
 }
@@ -268,7 +262,7 @@ func TestNoMembersOfAStandaloneMember(t *testing.T) {
 	if b, err := io.ReadAll(resp.Body); string(b) != "[]\n" || err != nil {
 		t.Errorf("GET /members: %q, %v", b, err)
 	}
-	if _, ok := ParseMembersText(dialReal(t, s).word("mbrs")); ok {
+	if _, ok := ops.ParseMembersText(dialReal(t, s).word("mbrs")); ok {
 		t.Error("mbrs has members")
 	}
 }

@@ -82,6 +82,12 @@ func queueOf(t *testing.T, addr, lock string, n int) (clients []*rawClient) {
 	return clients
 }
 
+// These are limits of console.LockMetrics.
+const (
+	contendedLocks = 10
+	pathLabelBytes = 200
+)
+
 // TestLockMetrics: the locks that most wait for have metrics, and handoffs are timed.
 func TestLockMetrics(t *testing.T) {
 	s := startReal(t, allWords)

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"lockkeeper/internal/testcert"
+	"lockkeeper/server/ops"
 	"lockkeeper/server/zoocfg"
 )
 
@@ -140,7 +141,7 @@ func TestOpenPeerPortIsLoud(t *testing.T) {
 			if text := dialReal(t, s).word("mntr"); !strings.Contains(text, "zk_peer_port_open\t"+test.open+"\n") {
 				t.Errorf("mntr:\n%s", text)
 			}
-			if list := s.MemberList(); len(list) != 1 || list[0].PeerAuth != test.auth {
+			if list := s.Ops().Cluster().Listed(); len(list) != 1 || list[0].PeerAuth != test.auth {
 				t.Errorf("list: %+v", list)
 			}
 		})
@@ -153,8 +154,8 @@ func TestClusterWithASecret(t *testing.T) {
 	writeSecret(t, secret, oldSecret)
 	members, _ := startCluster(t, "peer.secretFile="+secret+"\n")
 	await(t, "a leader", func() bool { return members[0].Serving() && members[1].Serving() && members[2].Serving() })
-	for _, l := range members[0].MemberList() {
-		if l.PeerAuth != "secret" || l.State == noAnswer {
+	for _, l := range members[0].Ops().Cluster().Listed() {
+		if l.PeerAuth != "secret" || l.State == ops.NoAnswer {
 			t.Errorf("%+v", l)
 		}
 	}

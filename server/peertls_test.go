@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"lockkeeper/server/ops"
 	"lockkeeper/wire"
 )
 
@@ -52,8 +53,8 @@ func TestTLSIsTurnedOnMemberByMember(t *testing.T) {
 		if next == (step{on: true}) {
 			want = "tls"
 		}
-		for _, m := range members[0].MemberList() {
-			if m.PeerAuth != want || m.State == noAnswer {
+		for _, m := range members[0].Ops().Cluster().Listed() {
+			if m.PeerAuth != want || m.State == ops.NoAnswer {
 				t.Errorf("%+v: %+v", next, m)
 			}
 		}

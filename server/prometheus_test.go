@@ -373,5 +373,8 @@ func TestMetricsPort(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = nc.Close() })
 	}
-	await(t, "a connection that is displaced", func() bool { return s.metricsPort.slots.displaced.Load() > 0 })
+	await(t, "a connection that is displaced", func() bool {
+		c, _ := s.door.Counts()
+		return c.Displaced > 0
+	})
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"os/user"
 	"strconv"
@@ -16,75 +17,72 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"lockkeeper/internal/clock"
+	"lockkeeper/internal/connlimit"
 	"lockkeeper/internal/loglimit"
 	"lockkeeper/quorum"
 	"lockkeeper/quorum/peer"
 	"lockkeeper/quorum/store"
 	"lockkeeper/server/datadir"
 	"lockkeeper/server/offline"
+	"lockkeeper/server/ops"
+	"lockkeeper/server/ops/admin"
 	"lockkeeper/server/ops/audit"
 	"lockkeeper/server/ops/console"
+	"lockkeeper/server/ops/console/web"
+	"lockkeeper/server/ops/door"
 	"lockkeeper/server/ops/metrics"
+	"lockkeeper/server/ops/words"
 	"lockkeeper/server/zoocfg"
 	"lockkeeper/session"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
 
-// Server is one running member.
+// Server is one running member; see the package comment for how its parts are put together.
 type Server struct {
-	cfg     Config // with defaults
-	log     *slog.Logger
-	lines   *loglimit.Handler // of log
-	auditTo *slog.Logger      // Config.Logger, for lines that must not be suppressed
-	// auditFailures bounds the lines of the audit log that everybody can cause.
-	auditFailures session.PerMinute
-	build         string
-	started       time.Time
+	cfg   Config // with defaults
+	log   *slog.Logger
+	lines *loglimit.Handler // of log
 
 	dirs     *datadir.Dirs // nil with injected stores
 	peerAuth peerAuth
+	tls      *serverTLS                     // nil unless a port for clients or HTTP speaks TLS
+	audit    *audit.Log                     // nil unless it is configured
+	agreed   atomic.Pointer[ops.Membership] // nil until this member has learned of one
+
 	replica  *quorum.Replica
 	sessions *session.Manager
 	port     *clientPort
-	connects tokenBucket
+	connects *rate.Limiter
 	// listenTCP opens ports: Config.Listen, or TCP.
 	listenTCP func(network, addr string) (net.Listener, error)
-	door      *door     // of http and metricsPort
-	http      *httpPort // nil unless it is configured
-	recorder  *console.Recorder
-	console   *console.Console
-	// reporting is replica, once what this member tells the others of itself is known.
-	reporting atomic.Pointer[quorum.Replica]
-	detailed  struct {
-		mu   sync.Mutex
-		at   time.Time
-		term uint64 // as of then
-		text []byte
-	}
-	// metricsPort is for Prometheus; nil unless it is configured.
-	metricsPort *httpPort
-	clocks      clockWatch
-	recents     metrics.Recents // of the quantiles in metrics
-	tls         *serverTLS      // nil unless a port for clients or HTTP speaks TLS
-	audit       *audit.Log      // nil unless it is configured
-	counters    counters
-
-	agreed atomic.Pointer[membership] // nil until this member has learned of one
-
-	traceMask   atomic.Int64 // of gtmk and stmk
-	reports     memberReports
-	stopAnswers stopAnswers
-	stopping    chan struct{} // closed when the member begins to stop
-	leaving     atomic.Bool   // it moves its clients to others, and stops then
-	// listings holds one element for each listing that is being made or sent.
-	listings chan struct{}
+	clocks    clockWatch
 	// fences holds an element for the fence that looks at many contenders.
-	fences     chan struct{}
-	pace       *pace
-	reportPace *pace // of the reports on the client port
+	fences chan struct{}
 
+	member *member
+	surfaces
+
+	life
+}
+
+// surfaces are what shows the member to people and programs, below package ops.
+type surfaces struct {
+	door     *door.Door
+	words    *words.Words
+	recorder *console.Recorder
+	console  *console.Console
+	// http and metricsPort are nil unless they are configured.
+	http, metricsPort *door.Port
+}
+
+// life is the end of a member: told to stop, or failed.
+type life struct {
+	stopping chan struct{}      // closed when the member begins to stop
+	leaving  atomic.Bool        // it moves its clients to others, and stops then
 	cancel   context.CancelFunc // ends handshakes that wait, and watchers
 	watchers sync.WaitGroup
 	stop     func() error // stopOnce, once
@@ -92,27 +90,6 @@ type Server struct {
 	failOnce sync.Once
 	failed   chan struct{}
 	err      atomic.Pointer[error] // set before failed is closed
-}
-
-// counters are what the client port counts; mntr shows them under the names of ZooKeeper.
-type counters struct {
-	wordsReceived      atomic.Int64 // four-letter words: they count as packets
-	wordsSent          atomic.Int64
-	connectRequests    atomic.Int64
-	refusedHandshakes  atomic.Int64 // no leader, or the client has seen later state
-	badHandshakes      atomic.Int64 // first frames that were no connect request
-	sessionlessExpired atomic.Int64 // connections whose first request did not arrive in time
-	drops              atomic.Int64 // connections that clients ended without closing the session
-	badLengths         atomic.Int64 // frames that were too long, or not as long as nothing
-	bytesReceived      atomic.Int64
-	lockStrangers      atomic.Int64 // nodes of locks beside those of another library
-}
-
-func (c *counters) reset() {
-	for _, n := range []*atomic.Int64{&c.wordsReceived, &c.wordsSent, &c.connectRequests, &c.refusedHandshakes,
-		&c.badHandshakes, &c.sessionlessExpired, &c.badLengths, &c.bytesReceived, &c.drops, &c.lockStrangers} {
-		n.Store(0)
-	}
 }
 
 // Start starts a member. When it returns, clients can connect; in a cluster they are served once
@@ -168,21 +145,14 @@ func start(ctx context.Context, cfg Config) (_ *Server, err error) {
 	}
 	cfg.MaxPeerCnxns = files.peers
 	s := &Server{
-		cfg:     cfg,
-		log:     cfg.Logger,
-		lines:   lines,
-		auditTo: unbounded,
-		build:   BuildInfo().zooKeeperLine(),
-		started: time.Now(),
-		failed:  make(chan struct{}),
-		reports: newMemberReports(), stopAnswers: stopAnswers{turn: make(chan struct{}, 1)}, stopping: make(chan struct{}),
-		listings: make(chan struct{}, listingsAtOnce), fences: make(chan struct{}, 1), pace: newPace(1), reportPace: newPace(3),
+		cfg: cfg, log: cfg.Logger, lines: lines, fences: make(chan struct{}, 1),
+		life: life{failed: make(chan struct{}), stopping: make(chan struct{})},
 	}
+	s.member = newMember(s)
 	s.clocks = clockWatch{now: cfg.Now, log: loglimit.New(cfg.Logger)}
 	if s.clocks.now == nil {
 		s.clocks.now = time.Now
 	}
-	s.traceMask.Store(defaultTraceMask)
 	// What has been opened is closed again, the last first, when something later fails.
 	var opened []func()
 	defer func() {
@@ -207,8 +177,8 @@ func start(ctx context.Context, cfg Config) (_ *Server, err error) {
 	if s.peerAuth, err = s.openPeerAuth(ports.peers); err != nil {
 		return nil, err
 	}
-	s.connects = tokenBucket{max: s.cfg.ConnectTokens, fill: s.cfg.ConnectFillCount, every: s.cfg.ConnectFillTime}
-	if err := s.openAudit(&opened); err != nil {
+	s.connects = connlimit.NewRate(s.cfg.ConnectTokens, s.cfg.ConnectFillCount, s.cfg.ConnectFillTime)
+	if err := s.openAudit(unbounded, &opened); err != nil {
 		return nil, err
 	}
 	s.port = newClientPort(s.clientTLS(ports.clients, s.cfg.ClientTLS), &s.cfg, s.serveConn)
@@ -216,28 +186,24 @@ func start(ctx context.Context, cfg Config) (_ *Server, err error) {
 		s.port.secure = s.clientTLS(ports.secure, zoocfg.TLSOnly)
 	}
 	s.sessions = session.NewManager(s.sessionConfig())
-	s.recorder = s.newRecorder()
+	s.recorder = console.NewRecorder(max(0, s.cfg.HistoryBytes))
+	s.recorder.Granted = s.sessions.Granted
 	s.replica, err = quorum.Open(s.quorumConfig(stores, ports.peers))
 	if err != nil {
 		return nil, datadir.Advice(&s.cfg, err)
 	}
-	s.console = s.newConsole()
+	s.member.stops = ops.NewStopAnswers(s.replica)
+	shared := s.openSurfaces()
 	s.sessions.Start(s.replica)
 	handshakes, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
 	s.stop = sync.OnceValue(s.stopOnce)
-	s.door = &door{s: s}
-	if ports.http != nil {
-		s.startHTTP(ports.http) // before there are clients: mntr shows its figures
-	}
-	if ports.metrics != nil {
-		s.startMetrics(ports.metrics)
-	}
-	s.reporting.Store(s.replica) // the ports that it tells of are there
+	s.serveHTTP(shared, ports) // before there are clients: mntr shows its figures
+	s.member.reports.Start()   // the ports that it tells of are there
 	s.watchers.Go(func() { s.clocks.loop(handshakes) })
 	s.auditMember("serverStart", session.AuditSuccess)
 	s.port.start(handshakes)
-	s.log.Info("member started", "clients", ports.clients.Addr(), "mode", s.startMode(), "version", s.build)
+	s.log.Info("member started", "clients", ports.clients.Addr(), "mode", s.startMode(), "version", s.member.build.zooKeeperLine())
 	return s, nil
 }
 
@@ -273,6 +239,48 @@ func (s *Server) openStores(ctx context.Context, opened *[]func()) (stores store
 		*opened = append(*opened, func() { _ = stores.Close() })
 	}
 	return stores, nil
+}
+
+// openSurfaces makes the surfaces that need no port of their own.
+func (s *Server) openSurfaces() *ops.Shared {
+	s.door = door.New(door.Config{
+		Settings: &s.cfg, Sessions: s.sessions, Members: func() []Member { return s.membership().Members },
+		Holder: s.certIdentities, UsesTLS: usesTLS, Audit: s.audit, Now: s.clocks.now, Log: s.log,
+	})
+	shared := ops.NewShared(s.member, s.door)
+	s.words = &words.Words{Shared: shared}
+	s.console = console.New(shared, s.member.build.Version, s.recorder, web.Handler())
+	return shared
+}
+
+// serveHTTP opens the HTTP port and the port for metrics, if they are configured.
+func (s *Server) serveHTTP(shared *ops.Shared, ports listeners) {
+	if ports.http != nil {
+		mux := http.NewServeMux()
+		mux.HandleFunc("GET /fence", s.serveFence)
+		(&ops.Endpoints{Shared: shared, Stopping: s.stopping}).Register(mux)
+		commands := admin.New(shared)
+		commands.Register(mux)
+		s.console.Register(mux)
+		s.http = s.door.Open("HTTP port", s.httpTLS(ports.http, s.cfg.HTTPTLS), mux, s.cfg.HTTPLogin, commands.IsRestore)
+		s.http.Start()
+	}
+	if ports.metrics != nil {
+		mux, mode := http.NewServeMux(), zoocfg.TLSOff
+		if s.cfg.MetricsTLS {
+			mode = zoocfg.TLSOnly
+		}
+		mux.Handle("GET /metrics", metrics.NewHandler(s.prometheusMetrics, !s.cfg.NoProcessMetrics))
+		s.metricsPort = s.door.Open("port for metrics", s.httpTLS(ports.metrics, mode), mux, s.cfg.MetricsLogin, nil)
+		s.metricsPort.Start()
+	}
+}
+
+// prometheusMetrics are the metrics of the port for them.
+func (s *Server) prometheusMetrics() metrics.List {
+	f := s.member.Figures()
+	return append(f.Metrics(s.member.Usage()),
+		f.LabeledMetrics(console.LockMetrics(s.replica.View, time.Now()), !s.cfg.NoProcessMetrics)...)
 }
 
 // listeners are the ports of a member; those that it does not need are nil.
@@ -389,7 +397,9 @@ func (s *Server) sessionConfig() session.Config {
 		Logger:        s.log,
 		Now:           s.cfg.Now,
 		Clock:         s.cfg.Clock,
-		Report:        s.report,
+		Report: func(ctx context.Context, name string, ids []znode.Identity) ([]byte, wire.Code) {
+			return s.console.Report(ctx, name, ids)
+		},
 	}
 	if s.audit != nil {
 		c.Audit = s.audit
@@ -400,14 +410,14 @@ func (s *Server) sessionConfig() session.Config {
 	return c
 }
 
-// openAudit opens the audit log, if there is to be one.
-func (s *Server) openAudit(opened *[]func()) (err error) {
+// openAudit opens the audit log, if there is to be one. Its lines must not be suppressed in log.
+func (s *Server) openAudit(log *slog.Logger, opened *[]func()) (err error) {
 	if !s.cfg.Audit {
 		return nil
 	}
 	s.audit, err = audit.Open(audit.Config{
 		File: s.cfg.AuditFile, FileBytes: s.cfg.AuditFileBytes, Files: s.cfg.AuditFiles,
-		QueueBytes: s.cfg.AuditQueueBytes, User: processUser(), Logger: s.auditTo, Now: s.cfg.Now,
+		QueueBytes: s.cfg.AuditQueueBytes, User: processUser(), Logger: log, Now: s.cfg.Now,
 	})
 	if err != nil {
 		f := s.cfg.Fault("audit.file", "%v", err)
@@ -455,7 +465,7 @@ func (s *Server) limits() session.Limits {
 func (s *Server) quorumConfig(stores store.Stores, peers net.Listener) quorum.Config {
 	c := quorum.Config{
 		SnapshotConfig: quorum.SnapshotConfig{SnapshotCommands: s.cfg.SnapCount, TrailingEntries: s.cfg.TrailingEntries},
-		ReportConfig: quorum.ReportConfig{ClientAddr: func() string { return s.ClientAddr().String() }, Details: s.details,
+		ReportConfig: quorum.ReportConfig{ClientAddr: func() string { return s.ClientAddr().String() }, Details: s.member.reports.Own,
 			PeerAuth: s.peerAuth.kind()},
 		DiskConfig: quorum.DiskConfig{KeepDisks: s.cfg.KeepDisks,
 			Lost: s.cfg.Lost || s.cfg.Stores == nil && datadir.HasAside(&s.cfg)},
@@ -466,11 +476,11 @@ func (s *Server) quorumConfig(stores store.Stores, peers net.Listener) quorum.Co
 		SlowFsync:      s.cfg.SlowFsync,
 		ConfigText:     s.cfg.ConfigText(),
 		Stores:         stores,
-		Listener:       listener{s.sessions, s.recorder, &foreignLocks{log: s.log, client: s.sessions.ClientAddr, now: s.clocks.now, met: &s.counters.lockStrangers}},
+		Listener:       listener{s.sessions, s.recorder, &foreignLocks{log: s.log, client: s.sessions.ClientAddr, now: s.clocks.now, met: &s.port.counters.lockStrangers}},
 		Logger:         s.log,
 		MembersChanged: s.membersChanged,
 		Fatal:          s.fail,
-		MayTransfer:    s.mayTransfer,
+		MayTransfer:    func(proof string, occasion []byte) error { return ops.VerifyTransfer(s.member, proof, occasion) },
 		Peers: peer.Config{Listen: s.listenPeers(peers), Dial: s.cfg.Dial, AnyAddr: s.cfg.AnyPeerAddr,
 			MaxConns: s.cfg.MaxPeerCnxns, FrameBytes: int64(s.cfg.PeerFrameBytes), Auth: s.peerAuth.auth},
 		KeepQuotas: s.cfg.KeepQuotas,
@@ -502,6 +512,24 @@ func (s *Server) SecureClientAddr() net.Addr {
 	}
 	return s.port.secure.Addr()
 }
+
+// HTTPAddr is where HTTP is served, nil if it is not.
+func (s *Server) HTTPAddr() net.Addr { return s.http.Addr() }
+
+// MetricsAddr is where Prometheus finds the metrics, nil if it does not.
+func (s *Server) MetricsAddr() net.Addr { return s.metricsPort.Addr() }
+
+// Ready reports whether this member counts: it knows a leader, and has applied what it has been
+// told to be committed, as of the last few seconds (quorum.Replica.Ready). If not, why says it.
+func (s *Server) Ready() (ok bool, why string) {
+	if s.leaving.Load() {
+		return false, "it is about to stop"
+	}
+	return s.replica.Ready()
+}
+
+// Ops returns this member as package ops shows it, for tests and tools.
+func (s *Server) Ops() ops.Member { return s.member }
 
 // Serving reports whether clients are served: the member knows a leader, and has caught up with one
 // since it started.
@@ -579,8 +607,8 @@ func (s *Server) stopOnce() error {
 	defer s.closeAudit()
 	s.port.stopAccepting()
 	s.console.Close()
-	s.http.stop()
-	s.metricsPort.stop()
+	s.http.Stop()
+	s.metricsPort.Stop()
 	s.tls.stop()
 	// Order: handshakes give up before the sessions end, so that none comes to a session
 	// afterwards.

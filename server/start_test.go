@@ -364,7 +364,7 @@ func TestCloseDuringHandshake(t *testing.T) {
 		c := dialSim(t, n.Host("client"))
 		c.put(wire.AppendFrame(nil, wire.ConnectRequest{TimeoutMs: 60000})...)
 		time.Sleep(500 * time.Millisecond)
-		if got := s.counters.connectRequests.Load() - s.counters.refusedHandshakes.Load(); got != 1 {
+		if got := s.port.counters.connectRequests.Load() - s.port.counters.refusedHandshakes.Load(); got != 1 {
 			t.Fatalf("%d handshakes wait", got)
 		}
 		start := time.Now()

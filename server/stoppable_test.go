@@ -9,11 +9,12 @@ import (
 	"testing"
 	"time"
 
+	"lockkeeper/server/ops"
 	"lockkeeper/wire"
 )
 
 // askStoppable asks a member over HTTP whether it may be stopped.
-func askStoppable(t *testing.T, s *Server, query string) (status int, a Stoppable) {
+func askStoppable(t *testing.T, s *Server, query string) (status int, a ops.Stoppable) {
 	t.Helper()
 	resp, err := http.Get("http://" + s.HTTPAddr().String() + "/stoppable" + query)
 	if err != nil {
@@ -43,7 +44,7 @@ func TestStoppable(t *testing.T) {
 	if status != http.StatusOK || !a.Stoppable || a.HoldsMs < 1000 || a.Sessions != 1 || a.Member != 1 {
 		t.Fatalf("member 1: %d %+v", status, a)
 	}
-	var word Stoppable
+	var word ops.Stoppable
 	if err := json.Unmarshal([]byte(dialReal(t, members[1]).word("mays")), &word); err != nil || word.Stoppable ||
 		word.Reason != "member 1 has been told that it may stop" {
 		t.Fatalf("member 2: %+v, %v", word, err)
@@ -79,7 +80,7 @@ func TestMemberAloneIsNotStoppable(t *testing.T) {
 	s := startReal(t, func(c *Config) { c.HTTPAddr = "127.0.0.1:0" })
 	begin := time.Now()
 	status, a := askStoppable(t, s, "?wait=1m")
-	if want := (Stoppable{Member: s.cfg.ID, Reason: "it stands alone: nobody else serves its clients", Hopeless: true}); a != want {
+	if want := (ops.Stoppable{Member: s.cfg.ID, Reason: "it stands alone: nobody else serves its clients", Hopeless: true}); a != want {
 		t.Errorf("%d %+v, want %+v", status, a, want)
 	}
 	if took := time.Since(begin); took > patience {
@@ -112,7 +113,7 @@ func TestDrain(t *testing.T) {
 		leads.Drain(t.Context(), time.Minute)
 	}()
 	await(t, "the member to be told no", func() bool {
-		a := stays.Stoppable(t.Context(), false)
+		a := stays.Ops().Stoppable(t.Context(), false)
 		return strings.Contains(a.Reason, "does not answer")
 	})
 	moved.call(wire.OpCreate, create("/while-it-waits", nil, wire.ModePersistent))

@@ -21,6 +21,7 @@ import (
 
 	"lockkeeper/recipes"
 	"lockkeeper/server"
+	"lockkeeper/server/ops"
 )
 
 // clusterPatience is longer than a cluster waits for a new member to get its data.
@@ -178,7 +179,7 @@ func within(ctx context.Context, f func() error) error {
 }
 
 type listed struct {
-	server.ListedMember
+	ops.ListedMember
 	Version string `json:"version"` // of the list
 }
 
@@ -194,8 +195,8 @@ func (c *clusterCommand) list() error {
 		fmt.Fprintln(c.e.stdout, "this server stands alone: it is no member of a cluster")
 		return nil
 	}
-	list, ok := server.ParseMembersText(c.fourLetters(ctx, cl.Conn().(*zk.Conn).Server(), "mbrs"))
-	if !ok || !slices.EqualFunc(list, ms, func(r server.ListedMember, m server.Member) bool { return r.ID == m.ID }) {
+	list, ok := ops.ParseMembersText(c.fourLetters(ctx, cl.Conn().(*zk.Conn).Server(), "mbrs"))
+	if !ok || !slices.EqualFunc(list, ms, func(r ops.ListedMember, m server.Member) bool { return r.ID == m.ID }) {
 		list = c.queryEach(ctx, ms) // it does not have mbrs, or does not have the change yet
 	}
 	if c.json {
@@ -217,18 +218,18 @@ func (c *clusterCommand) list() error {
 }
 
 // queryEach queries the state of each member, for servers that do not report on each other.
-func (c *clusterCommand) queryEach(ctx context.Context, ms []server.Member) []server.ListedMember {
-	list := make([]server.ListedMember, len(ms))
+func (c *clusterCommand) queryEach(ctx context.Context, ms []server.Member) []ops.ListedMember {
+	list := make([]ops.ListedMember, len(ms))
 	var wg sync.WaitGroup
 	for i, m := range ms {
-		list[i] = server.Listed(m)
+		list[i] = ops.Listed(m)
 		wg.Go(func() { list[i].State = c.stateOf(ctx, list[i]) })
 	}
 	wg.Wait()
 	return list
 }
 
-func (c *clusterCommand) stateOf(ctx context.Context, m server.ListedMember) string {
+func (c *clusterCommand) stateOf(ctx context.Context, m ops.ListedMember) string {
 	if m.Clients == "" {
 		return "unknown" // the client port is in its own file only
 	}
@@ -306,7 +307,7 @@ const reportPatience = 3 * time.Second
 
 // membersAfter are the members after a change, as one of them sees them: when it has heard from all
 // that are joining, or else after reportPatience.
-func (c *clusterCommand) membersAfter(ctx context.Context, conn *zk.Conn, joining []string) (list []server.ListedMember) {
+func (c *clusterCommand) membersAfter(ctx context.Context, conn *zk.Conn, joining []string) (list []ops.ListedMember) {
 	ctx, cancel := context.WithTimeout(ctx, reportPatience)
 	defer cancel()
 	for {
@@ -314,11 +315,11 @@ func (c *clusterCommand) membersAfter(ctx context.Context, conn *zk.Conn, joinin
 		if data, _, err := conn.Get("/zookeeper/config"); err == nil {
 			ms, _, _ = server.ParseConfigText(string(data))
 		}
-		now, ok := server.ParseMembersText(c.fourLetters(ctx, conn.Server(), "mbrs"))
+		now, ok := ops.ParseMembersText(c.fourLetters(ctx, conn.Server(), "mbrs"))
 		if !ok && len(ms) > 0 {
 			now = c.queryEach(ctx, ms) // it does not have mbrs
 		}
-		same := slices.EqualFunc(now, ms, func(r server.ListedMember, m server.Member) bool { return r.ID == m.ID && r.Peers == m.PeerAddr() })
+		same := slices.EqualFunc(now, ms, func(r ops.ListedMember, m server.Member) bool { return r.ID == m.ID && r.Peers == m.PeerAddr() })
 		if same && len(ms) > 0 {
 			list = now
 			if len(silentOf(list, joining)) == 0 {
@@ -334,13 +335,13 @@ func (c *clusterCommand) membersAfter(ctx context.Context, conn *zk.Conn, joinin
 }
 
 // silentOf are the members that are joining and do not answer those of the list, or are not in it.
-func silentOf(list []server.ListedMember, joining []string) (silent []server.Member) {
+func silentOf(list []ops.ListedMember, joining []string) (silent []server.Member) {
 	for _, line := range joining {
 		ms, _, err := server.ParseConfigText(line)
 		if err != nil {
 			continue
 		}
-		i := slices.IndexFunc(list, func(l server.ListedMember) bool { return l.ID == ms[0].ID })
+		i := slices.IndexFunc(list, func(l ops.ListedMember) bool { return l.ID == ms[0].ID })
 		if i < 0 || list[i].Peers != ms[0].PeerAddr() || !list[i].Answers() {
 			silent = append(silent, ms[0])
 		}
@@ -349,7 +350,7 @@ func silentOf(list []server.ListedMember, joining []string) (silent []server.Mem
 }
 
 // tolerance says how many voters there are and answer, and how many more may fail.
-func tolerance(list []server.ListedMember) (voters, live int, text string) {
+func tolerance(list []ops.ListedMember) (voters, live int, text string) {
 	var silent []string
 	for _, l := range list {
 		if l.Role != "participant" {

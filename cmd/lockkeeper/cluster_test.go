@@ -12,6 +12,7 @@ import (
 
 	"lockkeeper/internal/freeport"
 	"lockkeeper/server"
+	"lockkeeper/server/ops"
 )
 
 func TestClusterUsage(t *testing.T) {
@@ -122,10 +123,10 @@ func TestClusterCommands(t *testing.T) {
 
 // What a change leaves is said in members that may fail.
 func TestTolerance(t *testing.T) {
-	list := func(states ...string) (all []server.ListedMember) {
+	list := func(states ...string) (all []ops.ListedMember) {
 		for i, state := range states {
 			role, state, _ := strings.Cut(state, "/")
-			all = append(all, server.ListedMember{ID: uint8(i + 1), Role: role, State: state, Peers: fmt.Sprintf("h%d:1", i+1)})
+			all = append(all, ops.ListedMember{ID: uint8(i + 1), Role: role, State: state, Peers: fmt.Sprintf("h%d:1", i+1)})
 		}
 		return all
 	}

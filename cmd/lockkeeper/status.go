@@ -16,6 +16,7 @@ import (
 
 	"lockkeeper/recipes"
 	"lockkeeper/server"
+	"lockkeeper/server/ops"
 )
 
 // Exit statuses of status, beside exitOK, exitFailed and exitUsage.
@@ -60,13 +61,13 @@ type memberStatus struct {
 	Sessions    *int       `json:"sessions,omitempty"` // of the whole cluster
 	Latency     *latencyMs `json:"latencyMs,omitempty"`
 	Version     string     `json:"version,omitempty"`
-	// Readiness is that of server.ListedMember.
+	// Readiness is that of ops.ListedMember.
 	Readiness string `json:"readiness,omitempty"`
 
 	zxid     uint64
 	term     uint64 // 0 if it does not say
 	observer bool   // the list of members says so
-	list     []server.ListedMember
+	list     []ops.ListedMember
 }
 
 type latencyMs struct {
@@ -83,7 +84,7 @@ func (m *memberStatus) serves() bool {
 // counts reports whether another one may fail for it: it serves, and does not say that it is
 // behind. ZooKeeper serves nobody before it has caught up.
 func (m *memberStatus) counts() bool {
-	return m.serves() && (m.Readiness == "" || m.Readiness == server.ReadyText)
+	return m.serves() && (m.Readiness == "" || m.Readiness == ops.ReadyText)
 }
 
 // leaderTerm is the term of the leader as far as this server says; 0 if it does not. ZooKeeper has
@@ -223,7 +224,7 @@ func addresses(ctx context.Context, server string) []string {
 }
 
 // identify finds the member in the list: by the number that it says it has, or by its addresses.
-func (m *memberStatus) identify(list []server.ListedMember, at [][]string, own []string) {
+func (m *memberStatus) identify(list []ops.ListedMember, at [][]string, own []string) {
 	for i, l := range list {
 		same := m.ID != nil && *m.ID == l.ID || m.ID == nil &&
 			slices.ContainsFunc(at[i], func(a string) bool { return slices.Contains(own, a) })
@@ -241,7 +242,7 @@ func (m *memberStatus) identify(list []server.ListedMember, at [][]string, own [
 }
 
 // members is the list of members, from whichever server has it; nil for a server that is alone.
-func (c *statusCommand) members(ctx context.Context, all []*memberStatus) []server.ListedMember {
+func (c *statusCommand) members(ctx context.Context, all []*memberStatus) []ops.ListedMember {
 	var serving []string
 	for _, m := range all {
 		if m.list != nil {
@@ -276,9 +277,9 @@ func (c *statusCommand) members(ctx context.Context, all []*memberStatus) []serv
 	if err != nil {
 		return nil
 	}
-	var list []server.ListedMember
+	var list []ops.ListedMember
 	for _, m := range ms {
-		list = append(list, server.Listed(m))
+		list = append(list, ops.Listed(m))
 	}
 	return list
 }
@@ -320,7 +321,7 @@ func (c *statusCommand) query(ctx context.Context, address string) *memberStatus
 		case "conf":
 			m.ID = number[uint8](text, "serverId=")
 		case "mbrs":
-			m.list, _ = server.ParseMembersText(text)
+			m.list, _ = ops.ParseMembersText(text)
 		}
 	}
 	return m
@@ -344,7 +345,7 @@ var errNotServing = errors.New("serves nobody: it knows no leader")
 // explain adds why members serve nobody, or do not count, as they say themselves.
 func (s *clusterStatus) explain() {
 	for _, m := range s.Members {
-		why, not := strings.CutPrefix(m.Readiness, server.NotReadyText)
+		why, not := strings.CutPrefix(m.Readiness, ops.NotReadyText)
 		switch {
 		case !not:
 		case m.Error == errNotServing.Error():
@@ -394,7 +395,7 @@ func (m *memberStatus) parse(text string) error {
 
 // judge counts, and says in which state the cluster is. Without a list of its members those that
 // were named count.
-func (s *clusterStatus) judge(list []server.ListedMember) {
+func (s *clusterStatus) judge(list []ops.ListedMember) {
 	var newest uint64
 	observers, leaders, down := 0, 0, 0
 	for _, m := range s.Members {
@@ -457,7 +458,7 @@ func (s *clusterStatus) judge(list []server.ListedMember) {
 // askMayStop asks whether a member may be stopped now. The member itself asks the leader.
 func (c *statusCommand) askMayStop(servers []string) error {
 	type outcome struct {
-		a   *server.Stoppable
+		a   *ops.Stoppable
 		err error
 	}
 	o, sig := untilSignal(c.e, time.Second, func(ctx context.Context) outcome {
@@ -488,7 +489,7 @@ func (c *statusCommand) askMayStop(servers []string) error {
 const mayStopPause = time.Second
 
 // awaitMayStop asks until the member may be stopped, waiting is over, or does not help.
-func (c *statusCommand) awaitMayStop(ctx context.Context, servers []string) (*server.Stoppable, error) {
+func (c *statusCommand) awaitMayStop(ctx context.Context, servers []string) (*ops.Stoppable, error) {
 	for until := time.Now().Add(c.wait); ; {
 		a, err := c.askStoppable(ctx, servers)
 		left := time.Until(until)
@@ -504,7 +505,7 @@ func (c *statusCommand) awaitMayStop(ctx context.Context, servers []string) (*se
 }
 
 // askStoppable finds the member and asks it once.
-func (c *statusCommand) askStoppable(ctx context.Context, servers []string) (*server.Stoppable, error) {
+func (c *statusCommand) askStoppable(ctx context.Context, servers []string) (*ops.Stoppable, error) {
 	s := c.look(ctx, servers)
 	for _, m := range s.Members {
 		if alone := m.Role == "standalone" && len(s.Members) == 1; !alone && (m.ID == nil || int(*m.ID) != c.mayStop) {
@@ -514,7 +515,7 @@ func (c *statusCommand) askStoppable(ctx context.Context, servers []string) (*se
 		if err != nil {
 			return nil, fmt.Errorf("member %d at %s: %w", c.mayStop, m.Server, err)
 		}
-		var a server.Stoppable
+		var a ops.Stoppable
 		if json.Unmarshal([]byte(text), &a) != nil {
 			return nil, fmt.Errorf("member %d at %s does not know the four-letter word mays", c.mayStop, m.Server)
 		}

@@ -14,6 +14,7 @@ import (
 
 	"lockkeeper/internal/freeport"
 	"lockkeeper/server"
+	"lockkeeper/server/ops"
 )
 
 var worldACL = zk.WorldACL(zk.PermAll)
@@ -166,11 +167,11 @@ func TestStatusOfSomethingElse(t *testing.T) {
 func TestStatusOfAMemberThatIsBehind(t *testing.T) {
 	id := func(n uint8) *uint8 { return &n }
 	s := clusterStatus{Members: []*memberStatus{
-		{ID: id(1), Role: "leader", Readiness: server.ReadyText, list: []server.ListedMember{{ID: 1, State: "leader", Term: 7}}, Zxid: "0x300000001", zxid: 3<<32 + 1, Version: "3.9.5-lockkeeper-1"},
-		{ID: id(2), Role: "follower", Readiness: server.NotReadyText + "it is behind", Version: "3.9.5-lockkeeper-1"},
-		{ID: id(3), Error: errNotServing.Error(), Readiness: server.NotReadyText + "it has not got from the leader yet what it missed"},
+		{ID: id(1), Role: "leader", Readiness: ops.ReadyText, list: []ops.ListedMember{{ID: 1, State: "leader", Term: 7}}, Zxid: "0x300000001", zxid: 3<<32 + 1, Version: "3.9.5-lockkeeper-1"},
+		{ID: id(2), Role: "follower", Readiness: ops.NotReadyText + "it is behind", Version: "3.9.5-lockkeeper-1"},
+		{ID: id(3), Error: errNotServing.Error(), Readiness: ops.NotReadyText + "it has not got from the leader yet what it missed"},
 	}}
-	s.judge([]server.ListedMember{{ID: 1}, {ID: 2}, {ID: 3}})
+	s.judge([]ops.ListedMember{{ID: 1}, {ID: 2}, {ID: 3}})
 	s.explain()
 	want := "degraded: 1 of 3 voters serve in term 7, 2 make a quorum, 0 more may fail\nnote: member 2 does not count: it is behind\n"
 	if text := s.text(); !strings.HasSuffix(text, want) || !strings.Contains(text, "serves nobody: it has not got from the leader yet") {
@@ -208,7 +209,7 @@ func TestStatusMayStop(t *testing.T) {
 		t.Fatalf("status %d, %q, %q", status, text, stderr)
 	}
 	status, text, _ = invoke("status", "-json", "-servers", first, "-may-stop", "3")
-	var a server.Stoppable
+	var a ops.Stoppable
 	if err := json.Unmarshal([]byte(text), &a); err != nil || status != exitFailed || a.Stoppable ||
 		a.Reason != "member 2 has been told that it may stop" {
 		t.Errorf("status %d, %s", status, text)

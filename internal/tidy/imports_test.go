@@ -42,26 +42,32 @@ const imports = `
 	                       golang.org/x/sync/semaphore
 
 	server/secure/pemfile:
-	server/secure:         server/secure/pemfile quorum/peer internal/loglimit github.com/pavlo-v-chernykh/keystore-go/v4 software.sslmate.com/src/go-pkcs12
+	server/secure:         server/secure/pemfile quorum/peer internal/connlimit internal/loglimit github.com/pavlo-v-chernykh/keystore-go/v4 software.sslmate.com/src/go-pkcs12
 	server/secure/certs:   server/secure/pemfile
 	server/zoocfg:         wire znode quorum quorum/peer quorum/store session session/admission session/sasl server/secure internal/clock
 	server/datadir:        quorum/store server/zoocfg
 	server/offline:        wire znode zkdata locknode quorum quorum/store server/zoocfg server/secure server/datadir
 	server/ops/console/web:
-	server/ops/audit:          wire session internal/loglimit
-	server/ops/console:        wire znode locknode session
-	server/ops/admin:          wire znode session
-	server/ops/metrics:        internal/histogram github.com/prometheus/client_golang/prometheus
+	server/ops/audit:      wire session internal/loglimit
+	server/ops/metrics:    internal/histogram github.com/prometheus/client_golang/prometheus
 	                       github.com/prometheus/client_golang/prometheus/collectors
 	                       github.com/prometheus/client_golang/prometheus/promhttp
-	server:                wire znode locknode quorum quorum/peer quorum/store session internal/connlimit server/zoocfg server/datadir server/offline server/secure server/ops/audit server/ops/admin
-	                       server/ops/console server/ops/console/web server/ops/metrics internal/loglimit internal/histogram internal/clock
+	server/ops/door:       znode session internal/connlimit server/zoocfg server/ops/audit
+	server/ops:            wire znode quorum quorum/peer session server/zoocfg server/ops/audit server/ops/door server/ops/metrics
+	                       internal/histogram
+	# The surfaces know the member by ops.Member, and not each other.
+	server/ops/words:      wire znode session server/ops server/ops/door
+	server/ops/admin:      wire znode quorum session server/zoocfg server/ops server/ops/door
+	server/ops/console:    wire znode locknode quorum server/ops server/ops/door server/ops/metrics
+	server:                wire znode locknode quorum quorum/peer quorum/store session internal/connlimit golang.org/x/time/rate server/zoocfg server/datadir server/offline server/secure server/ops
+	                       server/ops/admin server/ops/audit server/ops/console server/ops/console/web server/ops/door server/ops/metrics
+	                       server/ops/words internal/loglimit internal/histogram internal/clock
 	server/simtest:
 	deploy:
 	locktest:              server wire znode internal/simnet
 	bench:                 wire internal/zkconn internal/cputime
 	bench/compare:         bench jepsen recipes internal/freeport go.etcd.io/etcd/client/v3 go.etcd.io/etcd/client/v3/concurrency go.uber.org/zap
-	cmd/lockkeeper:        server server/datadir server/offline server/ops/admin server/secure/certs server/zoocfg server/secure locknode recipes bench internal/clock internal/cputime github.com/go-zookeeper/zk golang.org/x/sys/unix golang.org/x/term
+	cmd/lockkeeper:        server server/datadir server/offline server/ops server/ops/admin server/secure/certs server/zoocfg server/secure locknode recipes bench internal/clock internal/cputime github.com/go-zookeeper/zk golang.org/x/sys/unix golang.org/x/term
 
 	# The clients' side knows no package of the server.
 	recipes:               locknode internal/mutant github.com/go-zookeeper/zk
@@ -111,7 +117,7 @@ const imports = `
 	internal/freeport:
 	internal/cputime:       golang.org/x/sys/unix
 	internal/loglimit:
-	internal/connlimit:
+	internal/connlimit:    golang.org/x/time/rate
 	internal/histogram:
 	internal/zkconn:       wire
 	internal/testcert:
@@ -166,8 +172,9 @@ const testImports = `
 	server/secure/certs:   server/secure
 	server/secure:         internal/testcert
 	server:                zkdata session/sasl internal/cputime internal/simnet internal/simdisk internal/freeport internal/testcert github.com/hashicorp/raft
+	server/ops/console:    session server/zoocfg
 	cmd/lockkeeper:        wire zkdata session/sasl internal/freeport internal/testcert
-	server/simtest:        internal/simnet internal/simdisk internal/mutant internal/clock server quorum quorum/peer quorum/raftnet quorum/store znode wire
+	server/simtest:        internal/simnet internal/simdisk internal/mutant internal/clock server server/ops/admin quorum quorum/peer quorum/raftnet quorum/store znode wire
 	                       recipes jepsen jepsen/workload github.com/go-zookeeper/zk github.com/hashicorp/raft
 `
 

@@ -2,12 +2,12 @@ package admin
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"iter"
-	"math"
-	"strconv"
 	"strings"
+
+	"lockkeeper/server/ops"
+	"lockkeeper/server/ops/door"
 )
 
 // Fields are a JSON object whose fields have an order.
@@ -84,7 +84,7 @@ func (w *writer) value(v any) {
 	case Number:
 		w.b.WriteString(string(v))
 	case float64:
-		w.b.WriteString(double(v))
+		w.b.WriteString(ops.JavaDouble(v))
 	case string:
 		w.text(v)
 	default: // integers and booleans
@@ -132,17 +132,5 @@ func (w *writer) list(values iter.Seq[any]) {
 }
 
 func (w *writer) text(s string) {
-	e := json.NewEncoder(&w.b)
-	e.SetEscapeHTML(false)
-	_ = e.Encode(s)
-	w.b.Truncate(w.b.Len() - 1) // the encoder ends a line
-}
-
-// double is a number as Java writes it, rounded to four decimals: there is always a decimal point.
-func double(f float64) string {
-	text := strconv.FormatFloat(math.Round(f*10000)/10000, 'f', -1, 64)
-	if !strings.Contains(text, ".") {
-		text += ".0"
-	}
-	return text
+	w.b.Write(door.Encode(s))
 }

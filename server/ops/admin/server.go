@@ -6,39 +6,41 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"lockkeeper/server/ops"
+	"lockkeeper/server/ops/door"
+	"lockkeeper/server/zoocfg"
 )
-
-// Config describes a Server.
-type Config struct {
-	Base     string // the path below which the commands are, /commands if empty
-	MaxBytes int    // how long an answer may become; listings are cut at it
-	// Listings has room for as many elements as there may be listings at a time.
-	Listings chan struct{}
-	Member   Member
-
-	// NoSnapshot and NoRestore turn these commands off. Interval is how long after one has
-	// succeeded the next is refused.
-	NoSnapshot, NoRestore bool
-	Interval              time.Duration
-}
 
 // Server answers requests below its base.
 type Server struct {
-	cfg    Config
+	*ops.Shared
+	cfg    *zoocfg.Config
+	base   string // the path below which the commands are
 	byName map[string]*command
 	index  string // the answer to the base itself
+	// text is the configuration file, and properties are its settings by the name that ZooKeeper's
+	// system property would have; both without secrets.
+	text       string
+	properties map[string]string
 
 	snapshots, restores limiter
 }
 
-// New returns a Server.
-func New(cfg Config) *Server {
-	cfg.Base = cmp.Or(cfg.Base, "/commands")
-	s := &Server{cfg: cfg, byName: map[string]*command{}}
+// New returns a Server. It reads the configuration file.
+func New(shared *ops.Shared) *Server {
+	cfg := shared.Config()
+	s := &Server{Shared: shared, cfg: cfg, base: cmp.Or(cfg.AdminBase, "/commands"), byName: map[string]*command{}}
+	if cfg.File != "" {
+		if text, err := os.ReadFile(cfg.File); err == nil { // it has been read before
+			s.text, s.properties = zoocfg.Redact(string(text))
+		}
+	}
 	names := []string{snapshotName, restoreName, shedName}
 	for i := range commands {
 		c := &commands[i]
@@ -50,7 +52,7 @@ func New(cfg Config) *Server {
 	slices.Sort(names)
 	var index strings.Builder
 	for _, name := range names {
-		fmt.Fprintf(&index, "<a href=\"%s/%s\">%s</a>\n<br/>\n", cfg.Base, name, name)
+		fmt.Fprintf(&index, "<a href=\"%s/%s\">%s</a>\n<br/>\n", s.base, name, name)
 	}
 	s.index = index.String()
 	return s
@@ -58,8 +60,8 @@ func New(cfg Config) *Server {
 
 // Register adds the commands to a mux: the base, and all paths below it.
 func (s *Server) Register(mux *http.ServeMux) {
-	mux.Handle(s.cfg.Base, s)
-	mux.Handle(s.cfg.Base+"/", s)
+	mux.Handle(s.base, s)
+	mux.Handle(s.base+"/", s)
 }
 
 // The texts of ZooKeeper.
@@ -89,15 +91,31 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = w.Write([]byte(s.index))
 	case c == nil:
 		s.fail(w, http.StatusOK, name, "Unknown command: "+name)
-	case !c.anyTime && !s.cfg.Member.Serving():
+	case !c.anyTime && !s.serving():
 		s.fail(w, http.StatusOK, c.name, notServing)
-	case (c.changes || c.private && !s.cfg.Member.IsLocal(r)) && !s.allowed(w, r, c.name):
+	case (c.changes || c.private && !door.CallerOf(r).IsLocal()) && !s.allowed(w, r, c.name):
 	default:
 		s.run(w, r, c)
 		if c.changes {
-			s.cfg.Member.Audit(r, c.name, nil)
+			s.audit(r, c.name, nil)
 		}
 	}
+}
+
+// serving reports whether clients are served, if only those of read-only mode.
+func (s *Server) serving() bool {
+	m := s.Standing()
+	return m.Serving || m.ReadOnly
+}
+
+// audit records a request for a command that is for super users, and why it was not carried out, or
+// nil.
+func (s *Server) audit(r *http.Request, operation string, err error) {
+	why := ""
+	if err != nil {
+		why = err.Error()
+	}
+	s.Door.AuditAct(r, operation, "/", why, err == nil)
 }
 
 const shedName = "shed_connections"
@@ -128,13 +146,13 @@ func (s *Server) serveShed(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, http.StatusBadRequest, shedName, "percentage must be a number from 0 to 100")
 		return
 	}
-	n := s.cfg.Member.Shed(r.Context(), *asked.Percentage)
-	s.cfg.Member.Audit(r, shedName, nil)
+	n := s.Sessions().Shed(r.Context(), *asked.Percentage, door.Timeout/2)
+	s.audit(r, shedName, nil)
 	s.answer(w, http.StatusOK, shedName, Fields{{"percentage_requested", *asked.Percentage}, {"connections_shed", n}})
 }
 
 func (s *Server) nameIn(r *http.Request) string {
-	name, ok := strings.CutPrefix(r.URL.Path, s.cfg.Base)
+	name, ok := strings.CutPrefix(r.URL.Path, s.base)
 	if !ok {
 		return ""
 	}
@@ -147,14 +165,14 @@ var errNotAllowed = errors.New("the super user has not asked for it")
 // allowed answers a request that is not from a super user.
 func (s *Server) allowed(w http.ResponseWriter, r *http.Request, name string) bool {
 	switch {
-	case s.cfg.Member.IsSuper(r):
+	case door.CallerOf(r).IsSuper():
 		return true
 	case r.Header.Get("Authorization") == "":
 		s.fail(w, http.StatusUnauthorized, name, noAuth)
 	default:
 		s.fail(w, http.StatusForbidden, name, notAllowed)
 	}
-	s.cfg.Member.Audit(r, name, errNotAllowed)
+	s.audit(r, name, errNotAllowed)
 	return false
 }
 
@@ -166,8 +184,8 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request, c *command) {
 		timer := time.NewTimer(listingWait)
 		defer timer.Stop()
 		select {
-		case s.cfg.Listings <- struct{}{}:
-			defer func() { <-s.cfg.Listings }()
+		case s.Listings <- struct{}{}:
+			defer func() { <-s.Listings }()
 		case <-timer.C:
 			s.fail(w, http.StatusServiceUnavailable, c.name, "other listings are being sent; try again")
 			return
@@ -175,7 +193,7 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request, c *command) {
 			return
 		}
 	}
-	s.answer(w, http.StatusOK, c.name, c.run(s.cfg.Member.For(r), r.URL.Query()))
+	s.answer(w, http.StatusOK, c.name, c.run(&request{s, door.CallerOf(r), r.URL.Query()}))
 }
 
 // cutError is the error of an answer whose lists are not complete.
@@ -183,7 +201,7 @@ const cutError = "the rest is longer than maxResponseBytes"
 
 // answer sends the fields of a command, and behind them its name and its error.
 func (s *Server) answer(w http.ResponseWriter, status int, name string, fields Fields) {
-	out := writer{max: s.cfg.MaxBytes}
+	out := writer{max: s.cfg.Limits.Response}
 	failed := false
 	out.object(func(yield func(string, any) bool) {
 		for _, f := range fields {
@@ -201,21 +219,12 @@ func (s *Server) answer(w http.ResponseWriter, status int, name string, fields F
 		}
 		yield("error", err)
 	})
-	send(w, status, out.b.Bytes())
+	door.SendJSON(w, status, out.b.Bytes())
 }
 
 // fail sends an error. It stands behind the name of the command then.
 func (s *Server) fail(w http.ResponseWriter, status int, name, reason string) {
-	out := writer{max: s.cfg.MaxBytes}
+	out := writer{max: s.cfg.Limits.Response}
 	out.value(Fields{{"command", name}, {"error", reason}})
-	send(w, status, out.b.Bytes())
-}
-
-func send(w http.ResponseWriter, status int, body []byte) {
-	h := w.Header()
-	h.Set("Content-Type", "application/json")
-	h.Set("Cache-Control", "no-store")
-	h.Set("X-Content-Type-Options", "nosniff")
-	w.WriteHeader(status)
-	_, _ = w.Write(body) // the client has gone, or has its answer
+	door.SendJSON(w, status, out.b.Bytes())
 }

@@ -7,10 +7,13 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strconv"
 	"sync"
 	"time"
 
+	"lockkeeper/server/ops"
 	"lockkeeper/session"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
@@ -63,9 +66,9 @@ func (s *Server) begin(w http.ResponseWriter, r *http.Request, name, method stri
 	case off:
 		s.fail(w, http.StatusServiceUnavailable, name, "admin."+name+".enabled=false: the command is disabled")
 	case !s.allowed(w, r, name):
-	case !s.cfg.Member.Serving():
+	case !s.serving():
 		s.fail(w, http.StatusServiceUnavailable, name, notServing)
-	case !l.begin(s.cfg.Interval):
+	case !l.begin(s.cfg.SnapshotInterval):
 		s.fail(w, http.StatusTooManyRequests, name, "another one is under way, or was less than admin.rateLimiterIntervalInMS ago")
 	default:
 		return true
@@ -76,32 +79,34 @@ func (s *Server) begin(w http.ResponseWriter, r *http.Request, name, method stri
 // serveSnapshot sends the state. Its length is known beforehand, because the state is written
 // twice, the first time to nowhere: so there is no file, and a client that is cut off knows it.
 func (s *Server) serveSnapshot(w http.ResponseWriter, r *http.Request) {
-	if !s.begin(w, r, snapshotName, http.MethodGet, s.cfg.NoSnapshot, &s.snapshots) {
+	if !s.begin(w, r, snapshotName, http.MethodGet, s.cfg.NoSnapshotCommand, &s.snapshots) {
 		return
 	}
 	err := s.sendSnapshot(w, r)
 	s.snapshots.end(err)
-	s.cfg.Member.Audit(r, snapshotName, err)
+	s.audit(r, snapshotName, err)
 }
+
+var errNoLeader = errors.New("this member has no leader, so it cannot know that its state is complete")
 
 func (s *Server) sendSnapshot(w http.ResponseWriter, r *http.Request) error {
 	if streaming, err := strconv.ParseBool(r.URL.Query().Get("streaming")); err == nil && !streaming {
-		zxid, err := s.cfg.Member.SaveSnapshot(r.Context())
-		if err != nil {
+		if _, err := s.Replica().TakeSnapshot(r.Context()); err != nil {
 			s.fail(w, http.StatusInternalServerError, snapshotName, err.Error())
 			return err
 		}
+		zxid, _ := s.Replica().LastSnapshot()
 		w.Header().Set("last_zxid", fmt.Sprintf("0x%x", uint64(zxid)))
 		s.answer(w, http.StatusOK, snapshotName, nil)
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), snapshotWait)
 	defer cancel()
-	snap, err := s.cfg.Member.Snapshot(ctx)
-	if err != nil {
-		s.fail(w, http.StatusServiceUnavailable, snapshotName, err.Error())
-		return err
+	if s.Sessions().Sync(ctx) != nil {
+		s.fail(w, http.StatusServiceUnavailable, snapshotName, errNoLeader.Error())
+		return errNoLeader
 	}
+	snap := s.Replica().Freeze()
 	defer snap.Release()
 	size, err := snap.WriteTo(io.Discard)
 	if err != nil {
@@ -160,12 +165,12 @@ func (s *Server) IsRestore(r *http.Request) bool {
 // serveRestore receives a snapshot into a file, verifies it, and then replaces the state by it. The
 // answer has the zxid at which that happened. Status 504 says that this is not known.
 func (s *Server) serveRestore(w http.ResponseWriter, r *http.Request) {
-	if !s.begin(w, r, restoreName, http.MethodPost, s.cfg.NoRestore, &s.restores) {
+	if !s.begin(w, r, restoreName, http.MethodPost, s.cfg.NoRestoreCommand, &s.restores) {
 		return
 	}
 	zxid, status, err := s.restore(w, r)
 	s.restores.end(err)
-	s.cfg.Member.Audit(r, restoreName, err)
+	s.audit(r, restoreName, err)
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(transferWait))
 	if err != nil {
 		s.fail(w, status, restoreName, err.Error())
@@ -179,7 +184,7 @@ func (s *Server) restore(w http.ResponseWriter, r *http.Request) (zxid wire.Zxid
 	if r.Header.Get("Content-Type") != binaryType {
 		return 0, http.StatusUnsupportedMediaType, errors.New("the Content-Type must be " + binaryType)
 	}
-	spool, err := s.cfg.Member.Spool()
+	spool, err := s.spool()
 	if err != nil {
 		return 0, http.StatusInternalServerError, err
 	}
@@ -193,9 +198,52 @@ func (s *Server) restore(w http.ResponseWriter, r *http.Request) (zxid wire.Zxid
 	if _, err := spool.Seek(0, io.SeekStart); err != nil {
 		return 0, http.StatusInternalServerError, err
 	}
-	zxid, err = s.cfg.Member.Restore(r.Context(), znode.NewSnapshotScanner(bufio.NewReaderSize(spool, 256<<10)))
+	zxid, err = Restore(r.Context(), s, znode.NewSnapshotScanner(bufio.NewReaderSize(spool, 256<<10)))
 	return zxid, statusOf(err), err
 }
+
+// ErrTooLarge says that the state of a snapshot is beyond maxNodes or maxDataBytes.
+var ErrTooLarge = errors.New("the state of the snapshot is larger than this cluster allows (maxNodes, maxDataBytes)")
+
+// restoreSlackBytes is what a snapshot may have besides the nodes: sessions, and ACLs. The bytes of
+// a node in a snapshot are fewer than those that count for maxDataBytes.
+const restoreSlackBytes = 256 << 20
+
+// Restore replaces the state of the whole cluster by a snapshot and returns the zxid at which that
+// has happened: see session.Manager.Restore, whose errors it has, and ErrTooLarge.
+func Restore(ctx context.Context, m ops.Member, sc *znode.SnapshotScanner) (wire.Zxid, error) {
+	m.Config().Logger.Info("the state is to be replaced by a snapshot, as a super user has requested")
+	return m.Sessions().Restore(ctx, sc, func(size znode.Size) error {
+		l := m.Config().Limits
+		if l.Nodes > 0 && size.Nodes > int64(l.Nodes) || l.DataBytes > 0 && size.Bytes > int64(l.DataBytes) {
+			return fmt.Errorf("%w: %d nodes, %d bytes", ErrTooLarge, size.Nodes, size.Bytes)
+		}
+		return nil
+	})
+}
+
+// spoolPattern names the files of snapshots that are being received, in dataDir.
+const spoolPattern = "restore-*.tmp"
+
+// spool returns an empty file for a snapshot that is being received. It is gone when it has been
+// closed.
+func (s *Server) spool() (spoolFile, error) {
+	dir := s.cfg.DataDir
+	if s.cfg.Stores != nil {
+		dir = "" // the system's own for temporary files
+	} else if left, err := filepath.Glob(filepath.Join(dir, spoolPattern)); err == nil {
+		for _, file := range left { // by a process that has ended: there is one restore at a time
+			_ = os.Remove(file)
+		}
+	}
+	f, err := os.CreateTemp(dir, spoolPattern)
+	return spoolFile{f}, err
+}
+
+type spoolFile struct{ *os.File }
+
+// Close implements io.Closer. It removes the file.
+func (f spoolFile) Close() error { return errors.Join(f.File.Close(), os.Remove(f.Name())) }
 
 // ErrOtherCluster refuses the snapshot of another cluster.
 var ErrOtherCluster = errors.New("admin: the snapshot is of another cluster")
@@ -206,7 +254,7 @@ const ofCluster = "cluster"
 
 // admit refuses the snapshot of another cluster, unless the request names that cluster.
 func (s *Server) admit(r *http.Request, info znode.SnapshotInfo) error {
-	own := s.cfg.Member.ClusterID()
+	own := s.Replica().Cluster()
 	if info.Cluster == 0 || info.Cluster == own || r.URL.Query().Get(ofCluster) == info.Cluster.String() {
 		return nil
 	}
@@ -220,7 +268,7 @@ func (s *Server) receive(w http.ResponseWriter, r *http.Request, spool io.Writer
 	body := readerFunc(func(b []byte) (int, error) {
 		p.next(0)
 		n, err := r.Body.Read(b)
-		if p.bytes += int64(n); s.cfg.Member.MaxRestoreBytes() > 0 && p.bytes > s.cfg.Member.MaxRestoreBytes() {
+		if p.bytes += int64(n); s.cfg.Limits.DataBytes > 0 && p.bytes > int64(s.cfg.Limits.DataBytes)+restoreSlackBytes {
 			return 0, ErrTooLarge
 		}
 		return n, err

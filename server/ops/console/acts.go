@@ -3,6 +3,7 @@ package console
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"mime"
@@ -11,7 +12,11 @@ import (
 	"time"
 
 	"lockkeeper/locknode"
+	"lockkeeper/quorum"
+	"lockkeeper/server/ops"
+	"lockkeeper/server/ops/door"
 	"lockkeeper/wire"
+	"lockkeeper/znode"
 )
 
 // act is what an operator wants done.
@@ -45,7 +50,7 @@ const (
 // actsRefused says why a request may not act, "" if it may.
 func (c *Console) actsRefused(r *http.Request, v *viewer) string {
 	switch {
-	case !c.member.IsSecure(r):
+	case !door.CallerOf(r).Secure:
 		return "acts are permitted over TLS or from this machine only"
 	case !v.super:
 		return "acts are permitted to the super user only: Authorization: digest user:password"
@@ -61,7 +66,7 @@ func (c *Console) serveAct(w http.ResponseWriter, r *http.Request) {
 	}
 	v := c.viewer(r)
 	if why := c.actsRefused(r, v); why != "" {
-		c.member.Audit(r, "console", "", why, false)
+		c.Door.AuditAct(r, "console", "", why, false)
 		writeFailure(w, failf(http.StatusForbidden, "%s", why))
 		return
 	}
@@ -85,7 +90,7 @@ func (c *Console) serveAct(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		what = err.Error()
 	}
-	c.member.Audit(r, "console."+a.Act, target, what, err == nil)
+	c.Door.AuditAct(r, "console."+a.Act, target, what, err == nil)
 	if err != nil {
 		if _, ok := err.(*failure); !ok {
 			err = failf(http.StatusConflict, "%v", err)
@@ -94,7 +99,7 @@ func (c *Console) serveAct(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	answer.Done, answer.Act = true, a.Act
-	writeJSON(w, http.StatusOK, answer)
+	door.WriteJSON(w, http.StatusOK, answer)
 }
 
 // do does what an operator wants. target is what it is about, for the audit log.
@@ -129,16 +134,44 @@ func (c *Console) do(ctx context.Context, r *http.Request, a *act) (answer *acte
 		if to == 0 {
 			to = -1
 		}
-		leader, err := c.member.Transfer(ctx, r, to)
+		leader, err := c.transfer(ctx, r, to)
 		return &acted{Leader: &leader, Says: fmt.Sprintf("Member %d leads now.", leader)}, target, err
 	case "snapshot":
 		if err := confirm("snapshot"); err != nil {
 			return nil, "", err
 		}
-		index, size, err := c.member.TakeSnapshot(ctx)
-		return &acted{Index: &index, Bytes: &size, Says: fmt.Sprintf("The snapshot has the state up to entry %d.", index)}, "", err
+		info, err := c.Replica().TakeSnapshot(ctx)
+		return &acted{Index: &info.Index, Bytes: &info.Bytes, Says: fmt.Sprintf("The snapshot has the state up to entry %d.", info.Index)}, "", err
 	}
 	return nil, "", failf(http.StatusBadRequest, "there is no act %q: break, end, transfer and snapshot", a.Act)
+}
+
+// transfer transfers the leadership to a member, -1 for any, and returns the new leader.
+func (c *Console) transfer(ctx context.Context, r *http.Request, to int) (leader int, err error) {
+	if c.Config().Standalone() {
+		return 0, errors.New("this member stands alone: there is nobody else")
+	}
+	id := quorum.NoMember
+	if to >= 0 {
+		id = quorum.MemberID(to)
+	}
+	if err := c.Replica().TransferLeadership(ctx, id, ops.ProveTransfer(door.CallerOf(r).Identities)); err != nil {
+		return 0, err
+	}
+	return c.Standing().Leader, nil
+}
+
+// deleteNode deletes a node if its czxid is still that one, 0 for any, and returns the zxid.
+func (c *Console) deleteNode(ctx context.Context, r *http.Request, path string, czxid wire.Zxid) (wire.Zxid, error) {
+	same := false
+	c.View(func(store *znode.Store) {
+		st, ok := store.Node(path)
+		same = ok && (czxid == 0 || st.Czxid == czxid)
+	})
+	if !same {
+		return 0, fmt.Errorf("the node %s has gone, or is another one now", path)
+	}
+	return c.Sessions().DeleteNode(ctx, door.CallerOf(r).Addr, path)
 }
 
 // breakLock deletes the node of a holder.
@@ -165,7 +198,7 @@ func (c *Console) breakLock(ctx context.Context, r *http.Request, a *act) (*acte
 	}
 	h := holders[0]
 	path := h.Path + "/" + h.Node
-	zxid, err := c.member.Delete(ctx, r, path, wire.Zxid(h.Token))
+	zxid, err := c.deleteNode(ctx, r, path, wire.Zxid(h.Token))
 	if err != nil {
 		return nil, path, err
 	}
@@ -201,8 +234,9 @@ func (c *Console) endSession(ctx context.Context, r *http.Request, a *act) (*act
 	if !ok {
 		return nil, failf(http.StatusBadRequest, "session is %q, and should be like 0x100004a2b3c0001", a.Session)
 	}
-	n, err := c.member.EndSession(ctx, r, wire.SessionID(id))
-	if err != nil {
+	n := 0
+	c.View(func(store *znode.Store) { n = store.EphemeralCount(wire.SessionID(id)) })
+	if _, err := c.Sessions().EndSession(ctx, door.CallerOf(r).Addr, wire.SessionID(id)); err != nil {
 		return nil, err
 	}
 	return &acted{Session: a.Session, Ephemerals: &n, Says: fmt.Sprintf("The session is closed, and its %d ephemeral nodes "+

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"reflect"
 	"strconv"
@@ -14,30 +15,21 @@ import (
 	"time"
 
 	"lockkeeper/locknode"
+	"lockkeeper/server/ops"
+	"lockkeeper/server/ops/door"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
 
-// Config describes a Console.
-type Config struct {
-	Member   Member
-	Recorder *Recorder
-	// Watchers is how many event streams there may be.
-	Watchers int
-	// Page serves the files of the page; nil: there is none.
-	Page http.Handler
-	// HistoryBytes is what the Recorder was given; 0: there is no history.
-	HistoryBytes int
-	// IndexBytes is how many bytes the index of the locks may take.
-	IndexBytes int
-}
-
 // Console answers what docs/api.md describes.
 type Console struct {
-	cfg    Config
-	member Member
-	index  *index
-	hub    *hub
+	*ops.Shared
+	version  string // of the program
+	recorder *Recorder
+	page     http.Handler
+	index    *index
+	hub      *hub
+	reports  *door.Pace // of the reports on the client port
 
 	listings chan struct{} // has an element for each listing of children that is under way
 	replays  chan struct{} // has an element for the history that is being replayed
@@ -49,9 +41,11 @@ type Console struct {
 // listingsAtOnce is how many directories may be listed at a time.
 const listingsAtOnce = 2
 
-// New returns a Console. It has to be closed.
-func New(cfg Config) *Console {
-	c := &Console{cfg: cfg, member: cfg.Member, index: newIndex(cfg.Member.View, cfg.Recorder, cfg.IndexBytes),
+// New returns a Console, whose history is that of a recorder. page serves the files of the page;
+// nil: there is none. The Console has to be closed.
+func New(shared *ops.Shared, version string, recorder *Recorder, page http.Handler) *Console {
+	c := &Console{Shared: shared, version: version, recorder: recorder, page: page,
+		index: newIndex(shared.View, recorder, shared.Config().IndexBytes), reports: door.NewPace(3),
 		listings: make(chan struct{}, listingsAtOnce), replays: make(chan struct{}, 1),
 		reconnects: map[string]*reconnects{}}
 	c.hub = newHub(c)
@@ -61,7 +55,7 @@ func New(cfg Config) *Console {
 // Close ends the event streams and the Console's goroutine.
 func (c *Console) Close() { c.hub.close() }
 
-// IndexRefused counts how often the locks did not fit into Config.IndexBytes.
+// IndexRefused counts how often the locks did not fit into console.indexBytes.
 func (c *Console) IndexRefused() int64 { return c.index.refused.Load() }
 
 // views are the answers, by the names of their endpoints. They are made from a request's parameters
@@ -83,6 +77,10 @@ var codes = map[int]wire.Code{
 	http.StatusNotFound: wire.CodeNoNode, http.StatusServiceUnavailable: wire.CodeThrottledOp,
 }
 
+// reportWait is how long a client's report waits for those of others: meanwhile no other request of
+// its session is answered.
+const reportWait = time.Second
+
 // Report answers a view to a client with these identities: its name and parameters, as they follow
 // api/v1/ in an address of HTTP. Codes: NoNode for other views and for what is not there,
 // BadArguments, NoAuth, ThrottledOp when there is no memory for it.
@@ -91,12 +89,17 @@ func (c *Console) Report(ctx context.Context, text string, ids []znode.Identity)
 	if !reports[name] {
 		return nil, wire.CodeNoNode
 	}
+	over, ok := c.reports.Turn(ctx, reportWait)
+	if !ok {
+		return nil, wire.CodeThrottledOp
+	}
+	defer over()
 	q, err := url.ParseQuery(query)
 	if err != nil {
 		return nil, wire.CodeBadArguments
 	}
 	defer c.hub.wake() // the index may have been built for this
-	v := &viewer{ctx: ctx, ids: ids, super: c.member.IsSuper(ids), isClient: true}
+	v := &viewer{ctx: ctx, ids: ids, super: znode.IsSuper(ids), isClient: true}
 	answer, err := c.answer(name, q, v, time.Now())
 	var f *failure
 	switch {
@@ -110,7 +113,7 @@ func (c *Console) Report(ctx context.Context, text string, ids []znode.Identity)
 		return nil, wire.CodeThrottledOp
 	}
 	defer release()
-	return encode(answer), wire.CodeOK
+	return door.Encode(answer), wire.CodeOK
 }
 
 // live are the views that an event stream may show.
@@ -124,20 +127,25 @@ func (c *Console) Register(mux *http.ServeMux) {
 	}
 	mux.HandleFunc("GET /api/v1/events", c.serveEvents)
 	mux.HandleFunc("POST /api/v1/act", c.serveAct)
-	if c.cfg.Page != nil {
-		mux.Handle("/", c.cfg.Page) // with any method, because of /commands/
+	if c.page != nil {
+		mux.Handle("/", c.page) // with any method, because of /commands/
 	}
 }
 
 func (c *Console) viewer(r *http.Request) *viewer {
-	ids := c.member.Identities(r)
-	return &viewer{ctx: r.Context(), ids: ids, super: c.member.IsSuper(ids)}
+	caller := door.CallerOf(r)
+	return &viewer{ctx: r.Context(), ids: caller.Identities, super: caller.IsSuper()}
 }
 
 // answer makes the answer of a view.
 func (c *Console) answer(name string, q url.Values, v *viewer, now time.Time) (any, error) {
 	seeing := *v
-	seeing.remotes = c.member.Remotes()
+	seeing.remotes = map[wire.SessionID]netip.AddrPort{}
+	for _, at := range c.Connections() {
+		if at.Session != nil && !at.Session.Ended() {
+			seeing.remotes[at.Session.ID()] = at.Remote
+		}
+	}
 	return views[name](c, q, &seeing, now)
 }
 
@@ -160,7 +168,7 @@ func (c *Console) serveView(w http.ResponseWriter, r *http.Request, name string)
 		return
 	}
 	defer release()
-	writeJSON(w, http.StatusOK, answer)
+	door.WriteJSON(w, http.StatusOK, answer)
 }
 
 var errNoMemory = failf(http.StatusServiceUnavailable,
@@ -169,10 +177,10 @@ var errNoMemory = failf(http.StatusServiceUnavailable,
 // hold reserves the memory that sending an answer takes; false if there is not enough.
 func (c *Console) hold(answer any) (release func(), ok bool) {
 	n := encodedTimes * jsonBytes(reflect.ValueOf(answer))
-	if !c.member.Hold(n) {
+	if !c.Door.Hold(n) {
 		return nil, false
 	}
-	return func() { c.member.Release(n) }, true
+	return func() { c.Door.Release(n) }, true
 }
 
 // encodedTimes is how often an answer is in memory while encoding/json grows its buffer.
@@ -183,29 +191,19 @@ func writeFailure(w http.ResponseWriter, err error) {
 	if f, ok := err.(*failure); ok {
 		status = f.status
 	}
-	writeJSON(w, status, map[string]string{"error": err.Error()})
-}
-
-func writeJSON(w http.ResponseWriter, status int, body any) {
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
-	w.Header().Set("X-Content-Type-Options", "nosniff")
-	w.WriteHeader(status)
-	e := json.NewEncoder(w)
-	e.SetEscapeHTML(false)
-	_ = e.Encode(body) // the client has gone, or has its answer
+	door.WriteJSON(w, status, map[string]string{"error": err.Error()})
 }
 
 func validJSON(data []byte) bool { return json.Valid(data) }
 
 // head is the head of an answer that shows the state at a zxid.
 func (c *Console) head(now time.Time) head {
-	h := head{Member: c.member.ID(), At: stamp(now)}
-	since, ok := c.member.LeaderKnown()
-	if h.Serving = ok; !ok {
-		h.StaleMs = now.Sub(since).Milliseconds()
+	h := head{Member: int(c.Config().ID), At: stamp(now)}
+	m := c.Standing()
+	if h.Serving = m.LeaderSeen; !h.Serving {
+		h.StaleMs = now.Sub(m.Since).Milliseconds()
 	}
-	c.member.View(func(store *znode.Store) { h.Zxid = hexText(store.Zxid()) })
+	c.View(func(store *znode.Store) { h.Zxid = hexText(store.Zxid()) })
 	return h
 }
 
@@ -219,7 +217,7 @@ type whoami struct {
 }
 
 func (c *Console) whoami(q url.Values, v *viewer, now time.Time) (any, error) {
-	w := whoami{head: c.head(now), Version: c.member.Version(), Super: v.super, Identities: identityTexts(v.ids),
+	w := whoami{head: c.head(now), Version: c.version, Super: v.super, Identities: identityTexts(v.ids),
 		ActsRefused: q.Get("acts")}
 	w.Acts = w.ActsRefused == ""
 	return w, nil
@@ -241,8 +239,8 @@ func identityTexts(ids []znode.Identity) []string {
 func (c *Console) cluster(_ url.Values, _ *viewer, now time.Time) (any, error) {
 	return struct {
 		head
-		Cluster
-	}{c.head(now), c.member.Cluster()}, nil
+		*ops.Cluster
+	}{c.head(now), c.Cluster()}, nil
 }
 
 // number returns a parameter that is a number, at most most.

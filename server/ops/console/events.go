@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"lockkeeper/server/ops/door"
 	"lockkeeper/znode"
 )
 
@@ -72,7 +73,7 @@ func (h *hub) close() {
 func (h *hub) join(w *watcher) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.closed || len(h.watchers) >= h.c.cfg.Watchers {
+	if h.closed || len(h.watchers) >= h.c.Config().ConsoleWatchers {
 		return false
 	}
 	h.watchers[w] = true
@@ -218,7 +219,7 @@ func (h *hub) answer(list []*watcher) {
 			return // the next tick tries again
 		}
 		defer release()
-		m.data = encode(body)
+		m.data = door.Encode(body)
 	}
 	sum := maphash.Bytes(h.seed, withoutZxid(m.data))
 	var due []*watcher
@@ -235,7 +236,7 @@ func (h *hub) answer(list []*watcher) {
 		if body, err = h.c.answer(w.view, w.query, w.viewer, time.Now()); err != nil {
 			return // it has gone in between; the next tick says so
 		}
-		m.data = encode(body)
+		m.data = door.Encode(body)
 	}
 	for _, w := range due {
 		put(w.latest, m)
@@ -250,14 +251,6 @@ func withoutZxid(data []byte) []byte {
 	return data
 }
 
-func encode(body any) []byte {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	_ = e.Encode(body) // made of texts and numbers
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
-}
-
 type beatAnswer struct {
 	head
 	Leader  int            `json:"leader"`
@@ -270,7 +263,7 @@ type beatAnswer struct {
 func (h *hub) beat(of *viewer) []byte {
 	c, own := h.c, *of // others may read of meanwhile
 	v := &own
-	b := beatAnswer{head: c.head(time.Now()), Leader: c.member.Leader(), Trouble: map[string]int{}}
+	b := beatAnswer{head: c.head(time.Now()), Leader: c.Standing().Leader, Trouble: map[string]int{}}
 	if err := c.index.with(func() {
 		b.Trouble["deadlock"] = len(c.index.showDeadlocks(v))
 		seen := c.index.seenBy(v)
@@ -286,7 +279,7 @@ func (h *hub) beat(of *viewer) []byte {
 	}); err != nil {
 		b.Error = err.Error()
 	}
-	return encode(b)
+	return door.Encode(b)
 }
 
 // serveEvents answers GET api/v1/events.
@@ -310,7 +303,7 @@ func (c *Console) serveEvents(w http.ResponseWriter, r *http.Request) {
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Accel-Buffering", "no")
 	s := stream{w: w, c: http.NewResponseController(w)}
-	hello, _ := json.Marshal(map[string]any{"member": c.member.ID(), "version": c.member.Version(), "beatMs": beatMs,
+	hello, _ := json.Marshal(map[string]any{"member": int(c.Config().ID), "version": c.version, "beatMs": beatMs,
 		"everyMs": everyMs, "bytesPerSecond": bytesPerSecond})
 	ok := s.send("hello", "", hello)
 	if ok && view != "" {
@@ -348,7 +341,7 @@ func (c *Console) sendFirst(s *stream, me *watcher) bool {
 		return s.send("error", "", data)
 	}
 	defer release()
-	return s.send("view", "", encode(body))
+	return s.send("view", "", door.Encode(body))
 }
 
 // follow sends what comes until the client has gone.
@@ -368,11 +361,11 @@ func (c *Console) follow(s *stream, me *watcher, r *http.Request) {
 			return
 		case m := <-latest:
 			n := len(m.data)
-			if !c.member.Hold(n) {
+			if !c.Door.Hold(n) {
 				return // its client connects again
 			}
 			ok = s.send(m.event, m.zxid, m.data)
-			c.member.Release(n)
+			c.Door.Release(n)
 		case b := <-me.beats:
 			ok = s.send("beat", "", b)
 		case <-wait:

@@ -22,7 +22,7 @@ func TestReplayEndsWithItsClient(t *testing.T) {
 	for _, node := range nodes {
 		p.request(1, wire.OpDelete, wire.DeleteRequest{Path: node, Version: -1})
 	}
-	c := New(Config{Member: fakeMember{p}, Recorder: p.r, Watchers: 1, HistoryBytes: 8 << 20})
+	c := newConsole(p, 1, 8<<20)
 	defer c.Close()
 	ctx, leave := context.WithCancel(t.Context())
 	leave()
@@ -51,7 +51,7 @@ func TestSlowStreamDelaysNoOther(t *testing.T) {
 	p.open(1)
 	p.create(1, "/l", "", wire.ModePersistent)
 	p.create(1, "/l/x-lock-", "", wire.ModeEphemeralSequential)
-	c := New(Config{Member: fakeMember{p}, Recorder: p.r, Watchers: 2, HistoryBytes: 1 << 20})
+	c := newConsole(p, 2, 1<<20)
 	defer c.Close()
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()

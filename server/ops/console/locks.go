@@ -94,7 +94,7 @@ func (v *viewer) seesLock(store *znode.Store, l *lock) bool {
 }
 
 func (a *locksAnswer) fill(c *Console, v *viewer, list []*lock, now time.Time) {
-	c.member.View(func(store *znode.Store) {
+	c.View(func(store *znode.Store) {
 		for _, l := range list[min(a.Offset, len(list)):] {
 			a.Locks = append(a.Locks, c.index.row(l, store, v, now))
 		}
@@ -322,7 +322,7 @@ func (c *Console) lock(q url.Values, v *viewer, now time.Time) (any, error) {
 	}
 	path := q.Get("path")
 	here := map[wire.SessionID]bool{}
-	for _, s := range c.member.Connections() {
+	for _, s := range c.Sessions().Connections() {
 		here[s.Session] = true
 	}
 	err = failf(http.StatusNotFound, "there is no lock %s", path)
@@ -332,7 +332,7 @@ func (c *Console) lock(q url.Values, v *viewer, now time.Time) (any, error) {
 			return
 		}
 		c.index.showDeadlocks(v)
-		c.member.View(func(store *znode.Store) {
+		c.View(func(store *znode.Store) {
 			if !v.sees(store, l.queue[0].Path+"/"+l.queue[0].Node) {
 				return
 			}
@@ -350,7 +350,7 @@ func (c *Console) lock(q url.Values, v *viewer, now time.Time) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.Watches = c.member.Watches(path)
+	a.Watches = c.Sessions().WatchersOf(path)
 	a.head = c.head(now)
 	return a, nil
 }

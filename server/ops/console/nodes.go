@@ -62,7 +62,7 @@ func (c *Console) node(q url.Values, v *viewer, now time.Time) (any, error) {
 	var acl []wire.ACL
 	var stat wire.Stat
 	var code, dataCode wire.Code
-	c.member.View(func(store *znode.Store) {
+	c.View(func(store *znode.Store) {
 		acl, stat, code = store.GetACL(path, v.readers())
 		data, _, dataCode = store.Get(path, v.readers())
 	})
@@ -83,7 +83,7 @@ func (c *Console) node(q url.Values, v *viewer, now time.Time) (any, error) {
 	a.Stat = statRow{hexText(stat.Czxid), hexText(stat.Mzxid), hexText(stat.Pzxid), stamp(instant(stat.Ctime)),
 		stamp(instant(stat.Mtime)), stat.Version, stat.Cversion, stat.Aversion, hexText(owner), stat.DataLength,
 		stat.NumChildren}
-	a.Watches = c.member.Watches(path)
+	a.Watches = c.Sessions().WatchersOf(path)
 	// Without an index the answer only lacks the lock that the node belongs to.
 	_ = c.index.with(func() {
 		if a.Type == "ephemeral" {
@@ -181,7 +181,7 @@ func (c *Console) children(q url.Values, v *viewer, now time.Time) (any, error) 
 		}
 	}
 	for part := range slices.Chunk(names, walkStep) {
-		c.member.View(func(store *znode.Store) {
+		c.View(func(store *znode.Store) {
 			for _, name := range part {
 				if st, ok := store.Node(strings.TrimSuffix(path, "/") + "/" + name); ok {
 					a.Children = append(a.Children, childRow{name, st.NumChildren, st.DataLength, typeOf(st.EphemeralOwner) == "ephemeral"})
@@ -197,7 +197,7 @@ func (c *Console) children(q url.Values, v *viewer, now time.Time) (any, error) 
 func (c *Console) list(path string, v *viewer) ([]string, error) {
 	var listing *znode.Listing
 	var code wire.Code
-	c.member.View(func(store *znode.Store) {
+	c.View(func(store *znode.Store) {
 		if _, code = store.Exists(path, v.readers()); code == wire.CodeOK {
 			listing = store.List(path)
 		}
@@ -205,14 +205,14 @@ func (c *Console) list(path string, v *viewer) ([]string, error) {
 	if err := notReadable(path, code); err != nil {
 		return nil, err
 	}
-	defer func() { c.member.View(func(*znode.Store) { listing.Close() }) }()
+	defer func() { c.View(func(*znode.Store) { listing.Close() }) }()
 	for done, lost := false, false; !done; {
-		c.member.View(func(store *znode.Store) { done, lost = listing.Step(store, childStep) })
+		c.View(func(store *znode.Store) { done, lost = listing.Step(store, childStep) })
 		if lost {
 			return nil, failf(http.StatusNotFound, "there is no node %s any more", path)
 		}
 	}
 	var names []string
-	c.member.View(func(*znode.Store) { names = slices.Clone(listing.Names()) })
+	c.View(func(*znode.Store) { names = slices.Clone(listing.Names()) })
 	return names, nil
 }

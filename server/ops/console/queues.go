@@ -55,7 +55,7 @@ func (c *Console) queues(q url.Values, v *viewer, now time.Time) (any, error) {
 		return nil, err
 	}
 	hidden := false
-	c.member.View(func(store *znode.Store) {
+	c.View(func(store *znode.Store) {
 		// Of a node below one that may not be read nobody is told whether it is there.
 		if under != "" && v.sees(store, under) {
 			_, code := store.Exists(under, v.readers())
@@ -66,7 +66,7 @@ func (c *Console) queues(q url.Values, v *viewer, now time.Time) (any, error) {
 		return nil, failf(http.StatusForbidden, "%s may not be read", under)
 	}
 	here := map[wire.SessionID]bool{}
-	for _, s := range c.member.Connections() {
+	for _, s := range c.Sessions().Connections() {
 		here[s.Session] = true
 	}
 	a := queuesAnswer{Locks: []queueRow{}}

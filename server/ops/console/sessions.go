@@ -73,7 +73,7 @@ func (c *Console) sessions(q url.Values, v *viewer, now time.Time) (any, error) 
 	var list []sessionRow
 	for at := 0; at >= 0; {
 		var infos []znode.SessionInfo
-		c.member.View(func(store *znode.Store) {
+		c.View(func(store *znode.Store) {
 			infos, at = store.SessionsFrom(at, sessionStep)
 			a.Total = store.Counts().Sessions
 		})
@@ -106,7 +106,7 @@ func (c *Console) sessions(q url.Values, v *viewer, now time.Time) (any, error) 
 func (c *Console) nameSessions(rows []sessionRow, v *viewer) {
 	_ = c.index.with(func() {
 		for i := range rows {
-			c.member.View(func(store *znode.Store) { rows[i].named = c.index.nameOf(store, v, int64(rows[i].id)) })
+			c.View(func(store *znode.Store) { rows[i].named = c.index.nameOf(store, v, int64(rows[i].id)) })
 		}
 	})
 }
@@ -151,7 +151,7 @@ func sessionOrder(q url.Values) (func(a, b sessionRow) int, error) {
 // seesAllNodes reports whether v may know of every node, so that totals tell it nothing that an ACL
 // hides.
 func (c *Console) seesAllNodes(v *viewer) (all bool) {
-	c.member.View(func(store *znode.Store) { all = v.super || store.AllReadable() })
+	c.View(func(store *znode.Store) { all = v.super || store.AllReadable() })
 	return all
 }
 
@@ -166,7 +166,7 @@ func total(n int, all bool) *int {
 // connections are the connections to this member, by session; all is seesAllNodes.
 func (c *Console) connections(now time.Time, all bool) map[wire.SessionID]*connection {
 	here := map[wire.SessionID]*connection{}
-	for _, s := range c.member.Connections() {
+	for _, s := range c.Sessions().Connections() {
 		here[s.Session] = &connection{
 			ConnectedAt: stamp(s.Established), LastHeardMs: max(0, now.Sub(s.LastHeard).Milliseconds()), Received: s.Received,
 			Sent: s.Sent, Queued: s.Queued, UnsentBytes: s.Unsent, Watches: total(s.Watches, all),
@@ -178,7 +178,7 @@ func (c *Console) connections(now time.Time, all bool) map[wire.SessionID]*conne
 
 // left is how long each session has until it expires, if this member leads.
 func (c *Console) left(now time.Time) map[wire.SessionID]int64 {
-	deadlines, leads := c.member.Deadlines()
+	deadlines, leads := c.Sessions().Deadlines()
 	if !leads {
 		return nil
 	}
@@ -232,7 +232,7 @@ func (c *Console) session(q url.Values, v *viewer, now time.Time) (any, error) {
 	id := wire.SessionID(n)
 	var info znode.SessionInfo
 	var paths []string
-	c.member.View(func(store *znode.Store) {
+	c.View(func(store *znode.Store) {
 		if info, ok = store.Session(id); ok {
 			paths = store.Ephemerals(id)
 		}
@@ -247,7 +247,7 @@ func (c *Console) session(q url.Values, v *viewer, now time.Time) (any, error) {
 	}
 	a.Ephemerals = c.visible(paths, v, offset, limit)
 	if a.Session.Here {
-		w := c.visible(c.member.WatchedBy(id), v, offset, limit)
+		w := c.visible(c.Sessions().WatchedBy(id), v, offset, limit)
 		a.Watches = &w
 	}
 	if err = c.contends(&a, n, v); err != nil {
@@ -266,7 +266,7 @@ func (c *Console) visible(paths []string, v *viewer, offset, limit int) pathList
 	if !v.super {
 		seen = nil
 		for part := range slices.Chunk(paths, walkStep) {
-			c.member.View(func(store *znode.Store) {
+			c.View(func(store *znode.Store) {
 				for _, path := range part {
 					if v.sees(store, path) {
 						seen = append(seen, path)
@@ -294,7 +294,7 @@ func (c *Console) contends(a *sessionAnswer, session int64, v *viewer) error {
 				continue
 			}
 			a.Waits = append(a.Waits, l.path)
-			c.member.View(func(store *znode.Store) { a.WaitsFor = append(a.WaitsFor, c.index.behind(store, v, l, session)) })
+			c.View(func(store *znode.Store) { a.WaitsFor = append(a.WaitsFor, c.index.behind(store, v, l, session)) })
 		}
 	})
 }

@@ -4,6 +4,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"lockkeeper/server/ops/door"
 )
 
 // TestAnswersAreNotUnderestimated: an answer is no longer than the bound that memory is held for.
@@ -15,7 +17,7 @@ func TestAnswersAreNotUnderestimated(t *testing.T) {
 			nodeAnswer{Path: text, Data: newBlob([]byte(text), 1<<20), ACL: []aclRow{{"cdrwa", text, text}}},
 			childrenAnswer{Path: text, Children: []childRow{{text, 1 << 30, 1 << 30, true}}},
 		} {
-			if n, most := len(encode(answer)), jsonBytes(reflect.ValueOf(answer)); n > most {
+			if n, most := len(door.Encode(answer)), jsonBytes(reflect.ValueOf(answer)); n > most {
 				t.Errorf("%T of %.9q: %d bytes, held for %d", answer, text, n, most)
 			}
 		}

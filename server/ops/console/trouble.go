@@ -2,7 +2,6 @@ package console
 
 import (
 	"cmp"
-	"math"
 	"net/url"
 	"slices"
 	"time"
@@ -102,7 +101,7 @@ type troubleAnswer struct {
 	Deadlocks     []deadlockRow   `json:"deadlocks"`
 	Orphans       []orphanRow     `json:"orphans"`
 	Long          []longRow       `json:"long"`
-	Herds         []Herd          `json:"herds"`
+	Herds         []herdRow       `json:"herds"`
 	Hot           []hotRow        `json:"hot"`
 	Expiring      []expiringRow   `json:"expiring"`
 	ExpiringKnown bool            `json:"expiringKnown"`
@@ -127,16 +126,27 @@ func (c *Console) trouble(q url.Values, v *viewer, now time.Time) (any, error) {
 	}
 	herds := c.herds(v)
 	a.Counts["herd"] = len(herds)
-	a.Herds = append([]Herd{}, herds[:min(len(herds), limit)]...)
+	a.Herds = append([]herdRow{}, herds[:min(len(herds), limit)]...)
 	a.ofSessions(c, v, limit)
 	a.head = c.head(now)
 	return a, nil
 }
 
+// herdRow is a node with many watches.
+type herdRow struct {
+	Path    string `json:"path"`
+	Watches int    `json:"watches"`
+}
+
 // herds are the nodes with many watches that v may see.
-func (c *Console) herds(v *viewer) (seen []Herd) {
-	for part := range slices.Chunk(c.member.Herds(math.MaxInt), walkStep) {
-		c.member.View(func(store *znode.Store) {
+func (c *Console) herds(v *viewer) (seen []herdRow) {
+	var all []herdRow
+	paths, watches := c.Sessions().Herds()
+	for i, path := range paths {
+		all = append(all, herdRow{path, watches[i]})
+	}
+	for part := range slices.Chunk(all, walkStep) {
+		c.View(func(store *znode.Store) {
 			for _, h := range part {
 				if v.sees(store, h.Path) {
 					seen = append(seen, h)
@@ -327,9 +337,9 @@ func (a *troubleAnswer) deadlocks(x *index, v *viewer, limit int) {
 func (a *troubleAnswer) ofSessions(c *Console, v *viewer, limit int) {
 	all := c.seesAllNodes(v)
 	now := time.Now() // that a session is about to expire is news
-	deadlines, leads := c.member.Deadlines()
+	deadlines, leads := c.Sessions().Deadlines()
 	a.ExpiringKnown = leads
-	c.member.View(func(store *znode.Store) {
+	c.View(func(store *znode.Store) {
 		for _, d := range deadlines[:min(len(deadlines), 10*limit)] { // the earliest come first
 			info, ok := store.Session(d.Session)
 			left := d.At.Sub(now).Milliseconds()
@@ -349,10 +359,10 @@ func (a *troubleAnswer) ofSessions(c *Console, v *viewer, limit int) {
 	a.Reconnecting = append(a.Reconnecting, rows[:min(len(rows), limit)]...)
 	_ = c.index.with(func() { // it has just been used: if it does not fit, there are no names
 		for i := range a.Expiring {
-			c.member.View(func(store *znode.Store) { a.Expiring[i].named = c.index.nameOf(store, v, int64(a.Expiring[i].id)) })
+			c.View(func(store *znode.Store) { a.Expiring[i].named = c.index.nameOf(store, v, int64(a.Expiring[i].id)) })
 		}
 		for i := range a.Reconnecting {
-			c.member.View(func(store *znode.Store) {
+			c.View(func(store *znode.Store) {
 				a.Reconnecting[i].named = c.index.nameOf(store, v, int64(a.Reconnecting[i].id))
 			})
 		}
@@ -372,13 +382,13 @@ type reconnects struct {
 // that have grown much within the time.
 func (c *Console) reconnecting(now time.Time) (rows []reconnectRow) {
 	var ids []wire.SessionID
-	for _, s := range c.member.Connections() {
+	for _, s := range c.Sessions().Connections() {
 		ids = append(ids, s.Session)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for part := range slices.Chunk(ids, walkStep) {
-		c.member.View(func(store *znode.Store) {
+		c.View(func(store *znode.Store) {
 			for _, id := range part {
 				info, ok := store.Session(id)
 				if !ok {

@@ -3,46 +3,39 @@ package console
 import (
 	"context"
 	"fmt"
-	"net/http"
-	"net/netip"
 	"net/url"
 	"testing"
 	"time"
 
+	"lockkeeper/server/ops"
+	"lockkeeper/server/ops/door"
+	"lockkeeper/server/zoocfg"
 	"lockkeeper/session"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
 
 // fakeMember is a member that has a tape's state and nobody connected.
-type fakeMember struct{ *tape }
+type fakeMember struct {
+	ops.Member
+	*tape
+	cfg      *zoocfg.Config
+	sessions *session.Manager
+}
 
-func (fakeMember) ID() int                                           { return 1 }
-func (fakeMember) Version() string                                   { return "test" }
-func (m fakeMember) View(f func(*znode.Store))                       { f(m.s) }
-func (fakeMember) LeaderKnown() (time.Time, bool)                    { return time.Now(), true }
-func (fakeMember) Remotes() map[wire.SessionID]netip.AddrPort        { return nil }
-func (fakeMember) Leader() int                                       { return 1 }
-func (fakeMember) Cluster() Cluster                                  { return Cluster{} }
-func (fakeMember) Connections() []session.Connection                 { return nil }
-func (fakeMember) Watches(string) int                                { return 0 }
-func (fakeMember) WatchedBy(wire.SessionID) []string                 { return nil }
-func (fakeMember) Herds(int) []Herd                                  { return nil }
-func (fakeMember) Deadlines() ([]session.Deadline, bool)             { return nil, false }
-func (fakeMember) Identities(*http.Request) []znode.Identity         { return nil }
-func (fakeMember) IsSuper([]znode.Identity) bool                     { return true }
-func (fakeMember) IsSecure(*http.Request) bool                       { return true }
-func (fakeMember) Hold(int) bool                                     { return true }
-func (fakeMember) Release(int)                                       {}
-func (fakeMember) Audit(*http.Request, string, string, string, bool) {}
-func (fakeMember) Delete(context.Context, *http.Request, string, wire.Zxid) (wire.Zxid, error) {
-	return 0, nil
+func (m fakeMember) Config() *zoocfg.Config      { return m.cfg }
+func (m fakeMember) View(f func(*znode.Store))   { f(m.s) }
+func (m fakeMember) Sessions() *session.Manager  { return m.sessions }
+func (fakeMember) Standing() ops.Standing        { return ops.Standing{Leader: 1, LeaderSeen: true} }
+func (fakeMember) Connections() []ops.Connection { return nil }
+
+// newConsole returns the console of a member with a tape's state.
+func newConsole(p *tape, watchers, historyBytes int) *Console {
+	m := fakeMember{tape: p, cfg: &zoocfg.Config{ID: 1, ConsoleWatchers: watchers, HistoryBytes: historyBytes, IndexBytes: 1 << 30},
+		sessions: session.NewManager(session.Config{})}
+	m.cfg.Limits.Memory = 1 << 30
+	return New(ops.NewShared(m, door.New(door.Config{Settings: m.cfg, Sessions: m.sessions})), "test", p.r, nil)
 }
-func (fakeMember) EndSession(context.Context, *http.Request, wire.SessionID) (int, error) {
-	return 0, nil
-}
-func (fakeMember) Transfer(context.Context, *http.Request, int) (int, error) { return 0, nil }
-func (fakeMember) TakeSnapshot(context.Context) (uint64, int64, error)       { return 0, 0, nil }
 
 const (
 	benchLocks   = 10_000
@@ -79,7 +72,7 @@ func BenchmarkWatchers(b *testing.B) {
 	for name, few := range map[string]bool{"sessions=60000": false, "sessions=6": true} {
 		b.Run(name, func(b *testing.B) {
 			p := manyLocks(b, few)
-			c := New(Config{Member: fakeMember{p}, Recorder: p.r, Watchers: 16, HistoryBytes: 8 << 20})
+			c := newConsole(p, 16, 8<<20)
 			defer c.Close()
 			for _, q := range []string{"view=locks", "view=locks&sort=path", "view=lock&path=/t0007", "view=trouble", "view=history&path=/t0007"} {
 				query, _ := url.ParseQuery(q)
@@ -116,7 +109,7 @@ func BenchmarkWatchers(b *testing.B) {
 func BenchmarkFirstView(b *testing.B) {
 	p := manyLocks(b, false)
 	for b.Loop() {
-		c := New(Config{Member: fakeMember{p}, Recorder: p.r, Watchers: 16})
+		c := newConsole(p, 16, 0)
 		if _, err := c.locks(url.Values{}, &viewer{ctx: context.Background(), super: true}, time.Now()); err != nil {
 			b.Fatal(err)
 		}

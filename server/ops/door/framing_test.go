@@ -1,4 +1,4 @@
-package server
+package door
 
 import (
 	"errors"
@@ -71,8 +71,8 @@ func smuggled() map[string]string {
 	forms["chunks of HTTP/1.0"] = "GET /live HTTP/1.0\r\nHost: localhost\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + hiddenRequest
 	forms["lines that end with LF"] = "GET /live HTTP/1.1\nHost: localhost\n\n" + hiddenRequest
 	forms["a length for a snapshot"] = fmt.Sprintf("POST /commands/restore HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n", n) + hiddenRequest
-	forms["a body that is too long"] = fmt.Sprintf("POST /leader HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s", httpBodyBytes+1+n,
-		strings.Repeat("x", httpBodyBytes+1)) + hiddenRequest
+	forms["a body that is too long"] = fmt.Sprintf("POST /leader HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s", BodyBytes+1+n,
+		strings.Repeat("x", BodyBytes+1)) + hiddenRequest
 	forms["a preface of HTTP/2"] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + hiddenRequest
 	forms["no host"] = "GET /live HTTP/1.1\r\n\r\n" + hiddenRequest
 	forms["a head of 100 kB"] = "GET /live HTTP/1.1\r\nHost: localhost\r\nX: " + strings.Repeat("a", 100_000) + "\r\n\r\n" + hiddenRequest
@@ -81,16 +81,25 @@ func smuggled() map[string]string {
 
 var statusLine = regexp.MustCompile(`HTTP/1\.[01] (\d+)`)
 
+// live answers GET /live.
+var live = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet || r.URL.Path != "/live" {
+		http.NotFound(w, r)
+		return
+	}
+	WriteJSON(w, http.StatusOK, true)
+})
+
 // exchange sends bytes to the HTTP port, and returns the status of each answer that comes before
 // the connection ends. It fails if it does not end.
-func exchange(t *testing.T, s *Server, request string) (statuses []string) {
+func exchange(t *testing.T, p *Port, request string) (statuses []string) {
 	t.Helper()
-	c, err := net.Dial("tcp", s.HTTPAddr().String())
+	c, err := net.Dial("tcp", p.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(patience))
+	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
 	_, _ = io.WriteString(c, request) // the member may have ended the connection
 	answers, err := io.ReadAll(c)
 	if ne := net.Error(nil); errors.As(err, &ne) && ne.Timeout() {
@@ -105,9 +114,9 @@ func exchange(t *testing.T, s *Server, request string) (statuses []string) {
 // No request hides another one: whatever two programs may take for different ends is refused, and
 // nothing behind a body is answered.
 func TestNoRequestIsSmuggled(t *testing.T) {
-	s := startReal(t, superSettings)
+	p := startPort(t, live)
 	for name, request := range smuggled() {
-		if got := exchange(t, s, request); len(got) > 1 {
+		if got := exchange(t, p, request); len(got) > 1 {
 			t.Errorf("%s: answered %v", name, got)
 		} else if len(got) == 1 && got[0] == "200" && !strings.Contains(request, "\r\nTransfer-Encoding: chunked\r\n\r\n") &&
 			!slices.Contains([]string{"a length", "a length of leading 0s", "chunks in capitals", "chunks behind a tab", "chunks of HTTP/1.0"}, name) {
@@ -117,7 +126,7 @@ func TestNoRequestIsSmuggled(t *testing.T) {
 	// What is not ambiguous is answered in its order.
 	const plain = "GET /live HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n"
 	last := strings.Replace(plain, "Content-Length: 0", "Connection: close", 1)
-	if got := exchange(t, s, strings.Repeat(plain, 9)+last); len(got) != 10 || slices.ContainsFunc(got, func(s string) bool { return s != "200" }) {
+	if got := exchange(t, p, strings.Repeat(plain, 9)+last); len(got) != 10 || slices.ContainsFunc(got, func(s string) bool { return s != "200" }) {
 		t.Errorf("ten requests in a row: %v", got)
 	}
 }
@@ -147,8 +156,8 @@ func TestFramingOfParts(t *testing.T) {
 
 // An act of the console, with a body, is answered, and ends its connection.
 func TestConnectionsEndBehindABody(t *testing.T) {
-	s := startReal(t, superSettings)
-	resp, err := http.Post("http://"+s.HTTPAddr().String()+"/leader", "text/plain", strings.NewReader("x"))
+	p := startPort(t, live)
+	resp, err := http.Post("http://"+p.Addr().String()+"/leader", "text/plain", strings.NewReader("x"))
 	if err != nil || !resp.Close {
 		t.Fatalf("%+v, %v", resp, err)
 	}

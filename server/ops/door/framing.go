@@ -1,4 +1,4 @@
-package server
+package door
 
 import (
 	"bytes"
@@ -27,7 +27,7 @@ type framing struct {
 }
 
 // errFraming is what the errors of framing are: net/http answers them with 400.
-var errFraming = errors.New("server: the end of the HTTP request is ambiguous")
+var errFraming = errors.New("door: the end of the HTTP request is ambiguous")
 
 // lineKept is how much of a line framing looks at: a name, and a number.
 const lineKept = 64

@@ -1,4 +1,4 @@
-package server
+package door
 
 import (
 	"context"
@@ -6,25 +6,23 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"lockkeeper/znode"
 )
 
-// pace has the answers of a member made one after the other, on both ports together, with a rest
+// Pace has the answers of a member made one after the other, on both ports together, with a rest
 // after each as long as it took to make. So however much is asked, half of one processor makes
 // answers, and clients have the rest. Sending an answer needs no turn.
 //
 // The reports that clients read on their own port have turns of their own, so that they keep nobody
 // from the console, and a quarter of a processor.
-type pace struct {
+type Pace struct {
 	turns   chan struct{} // holds an element while it is somebody's turn
 	rests   int           // how many times as long as a turn the rest after it is
 	crowded atomic.Int64  // requests whose turn did not come
 }
 
-// turn waits for a turn, and returns the function that ends it; false if it has not come within
+// Turn waits for a turn, and returns the function that ends it; false if it has not come within
 // wait.
-func (p *pace) turn(ctx context.Context, wait time.Duration) (over func(), ok bool) {
+func (p *Pace) Turn(ctx context.Context, wait time.Duration) (over func(), ok bool) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
@@ -49,18 +47,19 @@ const (
 	restMost = 250 * time.Millisecond
 )
 
-func newPace(rests int) *pace { return &pace{turns: make(chan struct{}, 1), rests: rests} }
+// NewPace returns a Pace with a rest after each turn that takes so many times as long.
+func NewPace(rests int) *Pace { return &Pace{turns: make(chan struct{}, 1), rests: rests} }
 
-// of returns a handler that calls next when it is the request's turn. What is no reading of the
+// inTurn returns a handler that calls next when it is the request's turn. What is no reading of the
 // state, and what the super user asks for, needs no turn.
-func (p *pace) of(s *Server, next http.Handler) http.Handler {
+func (d *Door) inTurn(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		reads := r.Method == http.MethodGet || r.Method == http.MethodHead
-		if !reads || rightTo(r, s.cfg.AdminBase) != rightOfReaders || znode.IsSuper(s.httpIdentities(r)) {
+		if !reads || rightTo(r, d.cfg.Settings.AdminBase) != rightOfReaders || CallerOf(r).IsSuper() {
 			next.ServeHTTP(w, r)
 			return
 		}
-		over, ok := p.turn(r.Context(), turnWait)
+		over, ok := d.pace.Turn(r.Context(), turnWait)
 		switch {
 		case r.Context().Err() != nil:
 			if ok {
@@ -69,7 +68,7 @@ func (p *pace) of(s *Server, next http.Handler) http.Handler {
 			return
 		case !ok:
 			w.Header().Set("Retry-After", "1")
-			writeError(w, http.StatusServiceUnavailable, "too many others ask this member; try again")
+			WriteError(w, http.StatusServiceUnavailable, "too many others ask this member; try again")
 			return
 		}
 		defer over()

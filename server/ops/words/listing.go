@@ -1,4 +1,4 @@
-package server
+package words
 
 import (
 	"cmp"
@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode"
 
+	"lockkeeper/server/ops"
 	"lockkeeper/session"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
@@ -27,11 +28,7 @@ type listing struct {
 // listingCut is the last line of a listing that is not complete.
 const listingCut = "(cut: the rest is longer than maxResponseBytes)\n"
 
-// listingsAtOnce is how many listings there are at a time: each takes up to twice maxResponseBytes
-// until it has been sent.
-const listingsAtOnce = 2
-
-func (s *Server) newListing() *listing { return &listing{max: s.cfg.Limits.Response} }
+func (s *Words) newListing() *listing { return &listing{max: s.Config().Limits.Response} }
 
 // Write implements io.Writer. It never fails.
 func (l *listing) Write(p []byte) (int, error) {
@@ -49,20 +46,17 @@ func (l *listing) String() string {
 	return l.b.String()
 }
 
-// idText is a session's id as the four-letter words write it.
-func idText(id wire.SessionID) string { return fmt.Sprintf("0x%x", uint64(id)) }
-
 // wchcText lists the paths of the data table that each session watches.
-func (s *Server) wchcText() string {
-	return grouped(s.newListing(), s.sessions.DataWatches(),
-		func(w session.Watch) (string, string) { return idText(w.Session), plain(w.Path) })
+func (s *Words) wchcText() string {
+	return grouped(s.newListing(), s.Sessions().DataWatches(),
+		func(w session.Watch) (string, string) { return ops.SessionText(w.Session), plain(w.Path) })
 }
 
 // wchpText lists the sessions that watch each path of the data table.
-func (s *Server) wchpText() string {
-	watches := s.sessions.DataWatches()
+func (s *Words) wchpText() string {
+	watches := s.Sessions().DataWatches()
 	slices.SortStableFunc(watches, func(a, b session.Watch) int { return cmp.Compare(a.Path, b.Path) })
-	return grouped(s.newListing(), watches, func(w session.Watch) (string, string) { return plain(w.Path), idText(w.Session) })
+	return grouped(s.newListing(), watches, func(w session.Watch) (string, string) { return plain(w.Path), ops.SessionText(w.Session) })
 }
 
 // plain returns a text of a client as it is, or quoted if a line of it could be taken for one of
@@ -91,35 +85,35 @@ func grouped(b *listing, watches []session.Watch, text func(session.Watch) (head
 
 // dumpText lists sessions, their ephemeral nodes, and connections. Only the leader knows when a
 // session expires; other members list the timeouts.
-func (s *Server) dumpText() string {
+func (s *Words) dumpText() string {
 	b := s.newListing()
 	fmt.Fprint(b, "SessionTracker dump:\n")
 	owners := map[wire.SessionID][]string{}
 	timeouts := map[wire.SessionID]int32{}
-	s.eachSession(func(info znode.SessionInfo) {
+	ops.EachSession(s, func(info znode.SessionInfo) {
 		timeouts[info.ID] = info.TimeoutMs
 		if info.Ephemerals > 0 {
 			owners[info.ID] = nil
 		}
 	})
 	for id := range owners { // one at a time: the state is locked for each
-		owners[id] = s.ephemerals(id)
+		owners[id] = ops.Ephemerals(s, id)
 	}
-	if deadlines, leads := s.sessions.Deadlines(); leads {
+	if deadlines, leads := s.Sessions().Deadlines(); leads {
 		sets := expirySets{}
 		for _, d := range deadlines {
-			sets.add(d.At, idText(d.Session))
+			sets.add(d.At, ops.SessionText(d.Session))
 		}
 		sets.write(b, "Session Sets")
 	} else {
 		fmt.Fprintf(b, "Global Sessions(%d):\n", len(timeouts))
 		for _, id := range slices.Sorted(maps.Keys(timeouts)) {
-			fmt.Fprintf(b, "%s\t%dms\n", idText(id), timeouts[id])
+			fmt.Fprintf(b, "%s\t%dms\n", ops.SessionText(id), timeouts[id])
 		}
 	}
 	fmt.Fprintf(b, "ephemeral nodes dump:\nSessions with Ephemerals (%d):\n", len(owners))
 	for _, id := range slices.Sorted(maps.Keys(owners)) {
-		fmt.Fprintf(b, "%s:\n", idText(id))
+		fmt.Fprintf(b, "%s:\n", ops.SessionText(id))
 		for _, path := range slices.Sorted(slices.Values(owners[id])) {
 			fmt.Fprintf(b, "\t%s\n", plain(path))
 		}
@@ -129,37 +123,16 @@ func (s *Server) dumpText() string {
 	return b.String()
 }
 
-// sessionStep is how many sessions are visited under one lock of the state.
-const sessionStep = 1000
-
-// eachSession calls f with the sessions, some at a time: one that is created or closed meanwhile
-// may be missing, or come twice.
-func (s *Server) eachSession(f func(znode.SessionInfo)) {
-	for at := 0; at >= 0; {
-		var some []znode.SessionInfo
-		s.replica.View(func(store *znode.Store) { some, at = store.SessionsFrom(at, sessionStep) })
-		for _, info := range some {
-			f(info)
-		}
-	}
-}
-
-// ephemerals are the paths of a session's ephemeral nodes.
-func (s *Server) ephemerals(id wire.SessionID) (paths []string) {
-	s.replica.View(func(store *znode.Store) { paths = store.Ephemerals(id) })
-	return paths
-}
-
 // connectionSets lists when each connection is closed if its client stays silent.
-func (s *Server) connectionSets() expirySets {
+func (s *Words) connectionSets() expirySets {
 	sets := expirySets{}
-	for _, c := range s.sortedConns() {
-		id, at := wire.SessionID(0), c.accepted.Add(s.cfg.HandshakeTimeout)
-		if sess := c.session.Load(); sess != nil {
-			st := sess.Stats()
-			id, at = sess.ID(), st.LastHeard.Add(st.Timeout)
+	for _, c := range s.Connections() {
+		id, at := wire.SessionID(0), c.Accepted.Add(s.Config().HandshakeTimeout)
+		if c.Session != nil {
+			st := c.Session.Stats()
+			id, at = c.Session.ID(), st.LastHeard.Add(st.Timeout)
 		}
-		sets.add(at, fmt.Sprintf("ip: /%s sessionId: %s", c.remote, idText(id)))
+		sets.add(at, fmt.Sprintf("ip: /%s sessionId: %s", c.Remote, ops.SessionText(id)))
 	}
 	return sets
 }
@@ -190,17 +163,9 @@ func (e expirySets) write(b *listing, title string) {
 	}
 }
 
-// hashText is the digest of the tree at the zxid that this member has applied: members that show
-// the same zxid must show the same digest. ZooKeeper has one line for every 128th zxid, of a digest
-// of its own.
-func (s *Server) hashText() string {
-	zxid, digest := s.treeDigest()
+// hashText is the digest of the tree. ZooKeeper has one line for every 128th zxid, of a digest of
+// its own.
+func (s *Words) hashText() string {
+	zxid, digest := ops.TreeDigest(s)
 	return fmt.Sprintf("%x: %d\n", uint64(zxid), int64(digest))
-}
-
-// treeDigest is computed of a snapshot: it takes a second for a million nodes.
-func (s *Server) treeDigest() (zxid wire.Zxid, digest uint64) {
-	frozen := s.replica.Freeze()
-	defer frozen.Release()
-	return frozen.Zxid(), frozen.TreeDigest()
 }

@@ -1,4 +1,4 @@
-package server
+package door
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"lockkeeper/server/zoocfg"
 	"lockkeeper/znode"
 )
 
@@ -17,8 +18,9 @@ import (
 func TestAnswersTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const makes, sends = 100 * time.Millisecond, 10 * time.Second
-		p := newPace(1)
-		h := p.of(&Server{cfg: Config{AdminBase: "/commands"}}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		d := New(Config{Settings: &zoocfg.Config{AdminBase: "/commands"}})
+		p := d.pace
+		h := d.inTurn(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			time.Sleep(makes)
 			w.WriteHeader(http.StatusOK)
 			time.Sleep(sends)
@@ -27,7 +29,7 @@ func TestAnswersTakeTurns(t *testing.T) {
 		ask := func(method, path string, ids ...znode.Identity) (status int, took time.Duration) {
 			r := httptest.NewRequest(method, path, nil)
 			w := httptest.NewRecorder()
-			h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, ids)))
+			h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, Caller{Identities: ids})))
 			return w.Code, time.Since(began)
 		}
 		var running sync.WaitGroup

@@ -1,4 +1,4 @@
-package server
+package door
 
 import (
 	"bytes"
@@ -20,4 +20,4 @@ func (e httpErrors) Write(b []byte) (int, error) {
 }
 
 // errorLog is the log of an http.Server.
-func (s *Server) errorLog() *stdlog.Logger { return stdlog.New(httpErrors{s.log}, "", 0) }
+func (d *Door) errorLog() *stdlog.Logger { return stdlog.New(httpErrors{d.cfg.Log}, "", 0) }

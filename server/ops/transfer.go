@@ -1,10 +1,10 @@
-package server
+package ops
 
 import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
-	"net/http"
+	"errors"
 	"strings"
 
 	"lockkeeper/quorum"
@@ -22,10 +22,22 @@ import (
 //	hmac BASE64(user) BASE64(code)
 const transferProofScheme = "hmac"
 
-// proveTransfer returns the proof that a request's Authorization header makes possible; nil if it
-// proves nothing.
-func (s *Server) proveTransfer(r *http.Request) quorum.Prove {
-	for _, id := range s.authorization(r.Header.Get("Authorization")) {
+// ErrMayNotTransfer refuses to transfer the leadership.
+var ErrMayNotTransfer = errors.New("WRITE on /zookeeper/config is needed, which the super user has: " +
+	"Authorization: digest user:password")
+
+// MayTransfer returns ErrMayNotTransfer if these identities may not transfer the leadership.
+func MayTransfer(m Member, ids []znode.Identity) error {
+	if !m.Config().SkipACL && !znode.Allowed(configACL(m), ids, wire.PermWrite) {
+		return ErrMayNotTransfer
+	}
+	return nil
+}
+
+// ProveTransfer returns the proof that the identities of a request make possible; nil if they prove
+// nothing.
+func ProveTransfer(ids []znode.Identity) quorum.Prove {
+	for _, id := range ids {
 		if id.Scheme == "digest" {
 			user, _, _ := strings.Cut(id.ID, ":")
 			return func(occasion []byte) string {
@@ -43,36 +55,35 @@ func transferCode(identity string, occasion []byte) string {
 	return base64.StdEncoding.EncodeToString(code.Sum(nil))
 }
 
-// mayTransfer is mayLead for a request that another member forwards. The address of the client does
-// not count here: the other member could claim any. Members of the version before send the
-// Authorization header itself.
-func (s *Server) mayTransfer(proof string, occasion []byte) error {
+// VerifyTransfer is MayTransfer for a request that another member forwards with a proof. The
+// address of the client does not count here: the other member could claim any.
+func VerifyTransfer(m Member, proof string, occasion []byte) error {
 	fields := strings.Fields(proof)
 	if len(fields) != 3 || fields[0] != transferProofScheme {
-		return s.mayLead(s.authorization(proof))
+		return MayTransfer(m, nil)
 	}
 	user, err := base64.StdEncoding.DecodeString(fields[1])
 	if err != nil {
-		return errMayNotLead
+		return ErrMayNotTransfer
 	}
-	for _, id := range s.mayLeadByDigest() {
+	for _, id := range mayTransferByDigest(m) {
 		name, _, _ := strings.Cut(id, ":")
 		if name == string(user) && hmac.Equal([]byte(transferCode(id, occasion)), []byte(fields[2])) {
 			return nil
 		}
 	}
-	return s.mayLead(nil)
+	return MayTransfer(m, nil)
 }
 
-// mayLeadByDigest are the identities of scheme digest that may transfer the leadership.
-func (s *Server) mayLeadByDigest() (ids []string) {
-	if s.cfg.NoDigest {
+// mayTransferByDigest are the identities of scheme digest that may transfer the leadership.
+func mayTransferByDigest(m Member) (ids []string) {
+	if m.Config().NoDigest {
 		return nil
 	}
-	if s.cfg.SuperDigest != "" {
-		ids = append(ids, s.cfg.SuperDigest)
+	if m.Config().SuperDigest != "" {
+		ids = append(ids, m.Config().SuperDigest)
 	}
-	for _, a := range s.configACL() {
+	for _, a := range configACL(m) {
 		if a.ID.Scheme == "digest" && a.Perms&wire.PermWrite != 0 {
 			ids = append(ids, a.ID.ID)
 		}
@@ -81,8 +92,8 @@ func (s *Server) mayLeadByDigest() (ids []string) {
 }
 
 // configACL is the ACL of /zookeeper/config.
-func (s *Server) configACL() (acl []wire.ACL) {
-	s.replica.View(func(store *znode.Store) {
+func configACL(m Member) (acl []wire.ACL) {
+	m.View(func(store *znode.Store) {
 		acl, _, _ = store.GetACL("/zookeeper/config", []znode.Identity{{Scheme: "super"}})
 	})
 	return acl

@@ -1,0 +1,172 @@
+package server
+
+import (
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"lockkeeper/quorum"
+	"lockkeeper/server/datadir"
+	"lockkeeper/server/ops"
+	"lockkeeper/server/ops/metrics"
+	"lockkeeper/server/zoocfg"
+	"lockkeeper/session"
+	"lockkeeper/znode"
+)
+
+// member is a Server as package ops shows it: it implements ops.Member.
+type member struct {
+	s       *Server
+	build   Build
+	started time.Time
+	recents metrics.Recents // of the distributions in Figures
+	reports *ops.Reports
+	stops   *ops.StopAnswers // since the replica is open
+}
+
+var _ ops.Member = (*member)(nil)
+
+func newMember(s *Server) *member {
+	m := &member{s: s, build: BuildInfo(), started: time.Now()}
+	m.reports = ops.NewReports(m)
+	return m
+}
+
+// Config implements ops.Member.
+func (m *member) Config() *zoocfg.Config { return &m.s.cfg }
+
+// View implements ops.Member.
+func (m *member) View(f func(*znode.Store)) { m.s.replica.View(f) }
+
+// Sessions implements ops.Member.
+func (m *member) Sessions() *session.Manager { return m.s.sessions }
+
+// Replica implements ops.Member.
+func (m *member) Replica() *quorum.Replica { return m.s.replica }
+
+// Cluster implements ops.Member.
+func (m *member) Cluster() *ops.Cluster { return m.reports.Cluster() }
+
+// Connections implements ops.Member.
+func (m *member) Connections() []ops.Connection { return m.s.port.connections() }
+
+// Stoppable implements ops.Member.
+func (m *member) Stoppable(ctx context.Context, reserve bool) ops.Stoppable {
+	return m.stops.Ask(ctx, reserve, ops.Stoppable{Member: m.s.cfg.ID, Sessions: m.s.sessions.Stats().Connections})
+}
+
+// ResetStats implements ops.Member.
+func (m *member) ResetStats() {
+	m.s.sessions.ResetStats()
+	m.s.port.counters.reset()
+	m.s.replica.Measures().Reset()
+	m.s.clocks.pauses.Reset()
+}
+
+// Standing implements ops.Member.
+func (m *member) Standing() ops.Standing {
+	s := m.s
+	st := ops.Standing{Serving: s.sessions.Serving(), ReadOnly: s.sessions.ReadOnly()}
+	st.Since, st.LeaderSeen = s.replica.LeaderKnown()
+	st.Ready, st.NotReady = s.Ready()
+	if id := s.replica.Leader(); id != quorum.NoMember && !s.cfg.Standalone() {
+		st.Leader = int(id)
+	}
+	return st
+}
+
+// Figures implements ops.Member.
+func (m *member) Figures() *ops.Figures {
+	s := m.s
+	f := &ops.Figures{
+		ID: s.cfg.ID, Alone: s.cfg.Standalone(), Version: m.build.Version, Build: m.build.zooKeeperLine(),
+		Uptime: time.Since(m.started), Standing: m.Standing(),
+		Replica: s.replica.Status(), Membership: s.present(), Peers: s.replica.PeerStats(), PeerAuth: s.peerAuth.kind(),
+		CommonVersion: s.replica.CommonVersion(),
+		ClientAddr:    s.ClientAddr().String(), Port: s.port.counts(), Connections: s.port.count(),
+		Work: s.sessions.Stats(), LocalSessions: s.sessions.LocalSessions(),
+		IndexRefused: s.console.IndexRefused(), LinesDropped: s.lines.Suppressed(), LockStrangers: s.port.counters.lockStrangers.Load(),
+		DiskFullStops: s.cfg.DiskFullStops, Failures: s.cfg.DiskFullStops, PeerPort: s.peerAuth.metrics,
+		OfWork: s.sessions.Measures(), OfLog: s.replica.Measures(), Pauses: &s.clocks.pauses, Recents: &m.recents,
+	}
+	f.ClientPort, f.SecurePort = s.clientPorts()
+	s.replica.View(func(store *znode.Store) { f.State, f.Zxid = store.Counts(), store.Zxid() })
+	if s.Err() != nil {
+		f.Failures++
+	}
+	if addr := s.HTTPAddr(); addr != nil {
+		f.HTTPAddr = addr.String()
+	}
+	if counts, ok := s.door.Counts(); ok {
+		f.HTTP = &counts
+	}
+	if s.audit != nil {
+		lines := s.audit.Stats()
+		f.Audit = &lines
+	}
+	if s.tls != nil {
+		f.TLS = s.tls.metrics
+	}
+	return f
+}
+
+// clientPorts are the ports for clients, the second one with TLS only; -1 if there is none.
+func (s *Server) clientPorts() (port, securePort int) {
+	port, securePort = 0, -1
+	if at, ok := s.ClientAddr().(*net.TCPAddr); ok {
+		port = at.Port
+	}
+	if at, ok := s.SecureClientAddr().(*net.TCPAddr); ok {
+		securePort = at.Port
+	}
+	if s.cfg.ClientTLS == zoocfg.TLSOnly {
+		return -1, port
+	}
+	return port, securePort
+}
+
+// Usage implements ops.Member.
+func (m *member) Usage() ops.Usage {
+	cfg := &m.s.cfg
+	u := ops.Usage{FreeBytes: -1}
+	u.OpenFiles, u.MaxFiles = fileDescriptors()
+	if cfg.Stores != nil {
+		return u
+	}
+	u.DataBytes, u.LogBytes = datadir.Size(cfg.DataDir), datadir.Size(cfg.DataLogDir)
+	u.DataDir, u.DataLogDir = absolute(cfg.DataDir), absolute(cfg.DataLogDir)
+	if free, ok := datadir.FreeBytes(cfg.DataLogDir); ok {
+		u.FreeBytes = free
+	}
+	for _, pattern := range []string{"raft.wal/*", "raft.db"} {
+		for _, info := range filesAt(filepath.Join(cfg.DataLogDir, pattern)) {
+			u.RaftBytes += info.Size()
+		}
+	}
+	for _, info := range filesAt(filepath.Join(cfg.DataDir, "snapshots", "*")) {
+		if at := info.ModTime().UTC(); u.SnapshotAt == nil || at.After(*u.SnapshotAt) {
+			u.SnapshotAt = &at
+		}
+	}
+	return u
+}
+
+func absolute(dir string) string {
+	if abs, err := filepath.Abs(dir); err == nil {
+		return abs
+	}
+	return dir
+}
+
+// filesAt describes the files that match a pattern.
+func filesAt(pattern string) (list []os.FileInfo) {
+	files, _ := filepath.Glob(pattern) // the pattern is right
+	for _, f := range files {
+		if info, err := os.Stat(f); err == nil {
+			list = append(list, info)
+		}
+	}
+	return list
+}

@@ -1,0 +1,347 @@
+package door
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"lockkeeper/server/zoocfg"
+	"lockkeeper/session"
+	"lockkeeper/znode"
+)
+
+const (
+	// Timeout bounds the work for a request, and how long one that is under way may take when the
+	// member stops.
+	Timeout = 5 * time.Second
+	// BodyBytes is how long the body of a request may be: that of an act of the console.
+	BodyBytes = 4 << 10
+)
+
+// Port is a port that serves HTTP.
+type Port struct {
+	name  string
+	log   *slog.Logger
+	srv   *http.Server
+	slots *slots
+	done  sync.WaitGroup
+}
+
+// Open returns a port that serves HTTP at l between Start and Stop. name is for the log; with login
+// readers need one. The handler reads the bodies of requests with withBody itself; nil: there are
+// none.
+func (d *Door) Open(name string, l net.Listener, handler http.Handler, login bool, withBody func(*http.Request) bool) *Port {
+	cfg := d.cfg.Settings
+	if !login && !zoocfg.IsLoopback(l.Addr().String()) {
+		d.cfg.Log.Warn(name+" lets everybody read what no ACL protects (admin.requireLogin)", "addr", l.Addr())
+	}
+	slots := &slots{Listener: l, maxConns: cfg.HTTPConns, maxPerAddr: cfg.HTTPConnsPerAddr}
+	p := &Port{name: name, log: d.cfg.Log, slots: slots, srv: &http.Server{
+		Handler:     d.guard(d.wholeRequests(d.inTurn(handler), withBody), login),
+		ConnContext: withConn, ConnState: stateChanged,
+		ReadTimeout: cfg.HTTPRequestTimeout, WriteTimeout: cfg.HTTPRequestTimeout + 2*Timeout,
+		IdleTimeout: cfg.HTTPIdleTimeout, MaxHeaderBytes: 16 << 10, ErrorLog: d.errorLog(),
+	}}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.ports = append(d.ports, p)
+	return p
+}
+
+// Start begins to accept.
+func (p *Port) Start() {
+	p.done.Go(func() {
+		if err := p.srv.Serve(p.slots); !errors.Is(err, http.ErrServerClosed) {
+			p.log.Error(p.name, "err", err)
+		}
+	})
+}
+
+// wholeRequests calls next for requests that have been received completely. From then on their
+// connections count as being served. It leaves the body of a request with one to next: the
+// connection of a super user counts as being served at once, and of others nothing is read.
+func (d *Door) wholeRequests(next http.Handler, withBody func(*http.Request) bool) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		conn, _ := r.Context().Value(connKey{}).(*conn)
+		if withBody != nil && withBody(r) {
+			if !CallerOf(r).IsSuper() {
+				_ = http.NewResponseController(w).SetReadDeadline(time.Now())
+				w.Header().Set("Connection", "close")
+			} else if conn != nil && !conn.setState(isServing) {
+				return
+			}
+			next.ServeHTTP(w, r)
+			return
+		}
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, BodyBytes))
+		if err != nil {
+			if conn != nil {
+				conn.setState(isGivenUp)
+			}
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now()) // the rest is not read
+			w.Header().Set("Connection", "close")
+			WriteError(w, http.StatusRequestEntityTooLarge,
+				"the body of the request is too long, or did not come in time")
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		// The answer may take longer than the request. net/http would take the end of its deadline
+		// for a client that has disconnected.
+		_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
+		if conn == nil {
+			next.ServeHTTP(w, r)
+			return
+		}
+		switch alive, room := conn.serve(isProbe(r)); {
+		case !alive:
+		case !room:
+			w.Header().Set("Connection", "close")
+			w.Header().Set("Retry-After", "1")
+			WriteError(w, http.StatusServiceUnavailable, "the other connections are kept for probes (admin.maxCnxnsPerAddress)")
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+// Stop stops the port after the requests that are under way.
+func (p *Port) Stop() {
+	if p == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), Timeout)
+	defer cancel()
+	if p.srv.Shutdown(ctx) != nil {
+		_ = p.srv.Close()
+	}
+	p.done.Wait()
+}
+
+// Addr is where the port is; nil if there is no port.
+func (p *Port) Addr() net.Addr {
+	if p == nil {
+		return nil
+	}
+	return p.slots.Addr()
+}
+
+// provedBy are the identities of a request: its address, those of the certificate that was
+// shown on its connection, and those of an Authorization header "digest user:password", as in the
+// admin server of ZooKeeper.
+func (d *Door) provedBy(r *http.Request) []znode.Identity {
+	var ids []znode.Identity
+	if at, err := netip.ParseAddrPort(r.RemoteAddr); err == nil {
+		ids = append(ids, session.AddrIdentity(at.Addr()))
+	}
+	if conn, ok := r.Context().Value(connKey{}).(*conn); ok {
+		ids = append(ids, d.cfg.Holder(conn.Conn)...)
+	}
+	return append(ids, d.Authorization(r.Header.Get("Authorization"))...)
+}
+
+// Authorization are the identities that an Authorization header proves.
+func (d *Door) Authorization(header string) []znode.Identity {
+	if scheme, auth, ok := strings.Cut(header, " "); ok && scheme == "digest" {
+		return d.cfg.Sessions.DigestIdentities(auth)
+	}
+	return nil
+}
+
+// slots is the listener of the HTTP port. It bounds how many connections there are, in total
+// and from one address. A connection beyond a bound takes the place of the oldest one that is not
+// being served: one that is idle after an answer, or whose request has not been received
+// completely. So slow senders do not delay others. When all are being served, the new connection is
+// closed.
+type slots struct {
+	net.Listener
+	maxConns, maxPerAddr int
+
+	refused, displaced, late atomic.Int64 // see metrics
+
+	mu    sync.Mutex
+	conns []*conn // the oldest first
+}
+
+type conn struct {
+	net.Conn
+	slots *slots
+	host  string
+	state connState // guarded by slots.mu
+
+	framing   framing
+	ambiguous error // of framing; net/http reads in one goroutine at a time
+}
+
+type connState int
+
+const (
+	isWaiting   connState = iota // for its first request
+	isServing                    // a request has been received, and is not answered yet
+	isIdle                       // answered, and kept for the next request
+	isGivenUp                    // its request did not come in time, or is too long
+	isDisplaced                  // closed in favour of another
+)
+
+// Accept implements net.Listener. It returns the next connection that is within the bounds.
+func (l *slots) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		hc := &conn{Conn: c, slots: l, host: c.RemoteAddr().String()}
+		if host, _, err := net.SplitHostPort(hc.host); err == nil {
+			hc.host = host
+		}
+		victim, ok := l.admit(hc)
+		if victim != nil {
+			_ = victim.Conn.Close()
+		}
+		if ok {
+			return hc, nil
+		}
+		_ = c.Close()
+	}
+}
+
+// admit adds c, in place of victim if a bound is reached; false if there is no place. The caller
+// closes the victim.
+func (l *slots) admit(c *conn) (victim *conn, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var sameHost int
+	var oldest, oldestOfHost *conn // of those that are not being served
+	for _, other := range l.conns {
+		free := other.state != isServing
+		if free && oldest == nil {
+			oldest = other
+		}
+		if other.host == c.host {
+			sameHost++
+			if free && oldestOfHost == nil {
+				oldestOfHost = other
+			}
+		}
+	}
+	switch {
+	case sameHost >= l.maxPerAddr:
+		victim = oldestOfHost
+	case len(l.conns) >= l.maxConns:
+		victim = oldest
+	default:
+		l.conns = append(l.conns, c)
+		return nil, true
+	}
+	if victim == nil {
+		l.refused.Add(1)
+		return nil, false
+	}
+	l.displaced.Add(1)
+	l.removeLocked(victim)
+	victim.state = isDisplaced
+	l.conns = append(l.conns, c)
+	return victim, true
+}
+
+func (l *slots) removeLocked(c *conn) {
+	l.conns = slices.DeleteFunc(l.conns, func(other *conn) bool { return other == c })
+}
+
+// Close implements net.Conn.
+func (c *conn) Close() error {
+	c.slots.mu.Lock()
+	c.slots.removeLocked(c)
+	c.slots.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// Read implements net.Conn. It counts the requests that do not arrive in time, and ends with
+// errFraming if it is ambiguous where one ends.
+func (c *conn) Read(b []byte) (int, error) {
+	if c.ambiguous != nil {
+		return 0, c.ambiguous
+	}
+	n, err := c.Conn.Read(b)
+	if n, c.ambiguous = c.framing.take(b[:n]); c.ambiguous != nil {
+		err = c.ambiguous
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		c.slots.mu.Lock()
+		if c.state == isWaiting {
+			c.slots.late.Add(1)
+			c.state = isGivenUp
+		}
+		c.slots.mu.Unlock()
+	}
+	return n, err
+}
+
+// setState returns false when c has been closed in favour of another connection.
+func (c *conn) setState(state connState) bool {
+	c.slots.mu.Lock()
+	defer c.slots.mu.Unlock()
+	if c.state == isDisplaced {
+		return false
+	}
+	c.state = state
+	return true
+}
+
+// How many of all connections, and of those from one address, only probes are served on: half of
+// few.
+const (
+	ProbeConns        = 4
+	ProbeConnsPerAddr = 2
+)
+
+// serve is setState(isServing). There is no room for a request other than a probe while all other
+// connections are being served, so that streams never stop the probes from their address.
+func (c *conn) serve(probe bool) (alive, room bool) {
+	l := c.slots
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if c.state == isDisplaced {
+		return false, false
+	}
+	all, sameHost := 1, 1
+	for _, other := range l.conns {
+		if other != c && other.state == isServing {
+			all++
+			if other.host == c.host {
+				sameHost++
+			}
+		}
+	}
+	if !probe && (all > l.maxConns-min(ProbeConns, l.maxConns/2) ||
+		sameHost > l.maxPerAddr-min(ProbeConnsPerAddr, l.maxPerAddr/2)) {
+		l.refused.Add(1)
+		return true, false
+	}
+	c.state = isServing
+	return true, true
+}
+
+// connKey is the key of the connection in the context of a request.
+type connKey struct{}
+
+func withConn(ctx context.Context, c net.Conn) context.Context {
+	return context.WithValue(ctx, connKey{}, c)
+}
+
+// stateChanged records that a request has been answered.
+func stateChanged(c net.Conn, state http.ConnState) {
+	if hc, ok := c.(*conn); ok && state == http.StateIdle {
+		hc.setState(isIdle)
+	}
+}
