@@ -197,6 +197,13 @@ func configText(members []Member) string {
 	return znode.ConfigText(lines, 0)
 }
 
+// aboveOf is a replica as another transport that passes for its own knows it.
+func aboveOf(r *Replica) *above {
+	up := newAbove(&r.cfg)
+	up.connect(r)
+	return up
+}
+
 // serverOf is raft's name of member i with its first disk.
 func serverOf(i int) raft.ServerID { return raftnet.ServerID(MemberID(i+1), peer.DiskID(i+1)) }
 
