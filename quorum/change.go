@@ -15,8 +15,8 @@ import (
 
 // A change of the members goes like this. The command that requests it (a client's reconfig, or the
 // leader's for the configuration files: filemembers.go), once applied, is the state's Change: the
-// members as they are to be. From then on the leader, whichever member that is,
-// makes raft count those members, one step at a time:
+// members as they are to be. From then on the leader makes raft count those members, one step at a
+// time:
 //
 //  1. Each new member becomes a nonvoter, which alters no majority, and gets the log, or a
 //     snapshot.
@@ -27,9 +27,9 @@ import (
 //     /zookeeper/config.
 //  4. Nonvoters that are no members are removed.
 //
-// There is no state but the log: each step compares what raft counts with what is wanted, so a new
-// leader goes on where the old one ended. A change that cannot be made without losing the majority
-// of the live voters ends with NewConfigNoQuorum, and what raft counts goes back to the members of
+// There is no state but the log: each step compares raft's servers with the wanted ones, so a new
+// leader continues where the old one ended. A change that cannot be made without losing the
+// majority of the live voters ends with NewConfigNoQuorum, and raft goes back to the members of
 // /zookeeper/config in the same way.
 const (
 	// changePause is between two looks at a change that is under way.
@@ -70,8 +70,8 @@ func (ms *members) awaitMembers(ctx context.Context, pause time.Duration) {
 	}
 }
 
-// driveChange takes at most one step, if this member leads and what raft counts is not what is
-// wanted. It returns when to look again; 0: when the members may differ.
+// driveChange takes at most one step, if this member leads and raft does not count the wanted
+// members. It returns the pause before the next look; 0: until the members may differ.
 func (ms *members) driveChange(ctx context.Context, ch *changer) (pause time.Duration) {
 	term, leads := ms.leadership.settledTerm()
 	if !leads {

@@ -9,7 +9,7 @@ import (
 	"lockkeeper/quorum/raftnet"
 )
 
-// control follows who leads, and starts and stops what a leader or a follower needs.
+// control follows changes of the leader, and starts and stops routes, streams and leases with them.
 type control struct {
 	*engine
 	leadership *leadership
@@ -110,8 +110,8 @@ func (c *control) endLeadership() {
 	}
 	c.log.Info("no longer leading")
 	c.cfg.Listener.Follow()
-	// The batcher's queue belongs to a leader. This member's own commands are still in its outbox;
-	// those of other members are in their outboxes, and their streams have just been closed.
+	// The batcher's queue belongs to a leader. Each member's commands are still in its outbox, and
+	// the other members' streams have just been closed.
 	c.batcher.drop()
 	c.outbox.rewind()
 }

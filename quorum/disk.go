@@ -20,7 +20,7 @@ const (
 	standingCluster = 2
 )
 
-// recordStanding saves whether raft counts a member alone or those of a cluster.
+// recordStanding saves whether raft counts a member alone or the members of a cluster.
 func recordStanding(s *store.Stores, servers []raft.Server) error {
 	now := uint64(standingCluster)
 	if servers[0].Address == raftnet.AloneAddr {
@@ -53,7 +53,7 @@ func claim(s *store.Stores, id MemberID) (peer.DiskID, error) {
 	return peer.DiskID(identity.Disk), nil
 }
 
-// Owner says whose a log directory is.
+// Owner is the member that a log directory belongs to.
 type Owner struct {
 	Member  MemberID // NoMember: it is nobody's yet
 	Disk    peer.DiskID
@@ -66,8 +66,8 @@ type Owner struct {
 	Outdated string
 }
 
-// Peek reads whose a log directory is, and verifies raft.db, without changing anything. Errors name
-// the file: store.ErrInUse, while a member runs on it, store.ErrDamaged, store.ErrFormat.
+// Peek reads the owner of a log directory, and verifies raft.db, without changing anything. Errors
+// name the file: store.ErrInUse, while a member runs on it, store.ErrDamaged, store.ErrFormat.
 func Peek(logDir string) (o Owner, err error) {
 	err = store.Peek(logDir, func(s *store.Stores, kind store.LogKind) error {
 		identity, err := s.Identity()
@@ -175,7 +175,7 @@ func EachEntry(s store.Stores, from uint64, each func(index, term uint64, entry 
 	return nil
 }
 
-// aloneConfiguration is that of a member that stands alone.
+// aloneConfiguration is raft's configuration of a member that stands alone.
 func aloneConfiguration(self raft.ServerID) raft.Configuration {
 	return raft.Configuration{Servers: []raft.Server{{Suffrage: raft.Voter, ID: self, Address: raftnet.AloneAddr}}}
 }

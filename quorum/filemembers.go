@@ -15,10 +15,10 @@ import (
 	"lockkeeper/znode"
 )
 
-// As long as reconfig never was enabled the members of a cluster are those of the configuration
-// files, and change with them, as in ZooKeeper: an operator edits the server lines on each machine
-// and restarts one member after the other. The leader begins the change of change.go when it has
-// the new lines itself, and heard in one round of queries that
+// As long as reconfig never was enabled the configuration files name the members of a cluster, and
+// change them, as in ZooKeeper: an operator edits the server lines on each machine and restarts one
+// member after the other. The leader begins the change of change.go when it has the new lines
+// itself, and heard in one round of queries that
 //
 //   - a majority of the agreed voters has the same lines, itself among them;
 //   - so has a majority of the voters to be;
@@ -32,10 +32,10 @@ import (
 // filePause is between two looks at the files of the others.
 const filePause = time.Second
 
-// fileChange is what a leader finds out about the members of its configuration file.
+// fileChange is a leader's finding about the members of its configuration file.
 type fileChange struct {
 	agree []MemberID // the members that have the same lines
-	waits []string   // what keeps the change from beginning; empty: nothing
+	waits []string   // reasons to wait with the change; empty: it can begin
 }
 
 // adoptFile begins a change to the members of this leader's configuration file once enough others
@@ -69,8 +69,8 @@ func (ms *members) adoptFile(ctx context.Context, ch *changer) (pause time.Durat
 	return filePause
 }
 
-// judgeFile decides whether a change from the agreed members to those of p, which are those of this
-// member's configuration file, can begin.
+// judgeFile decides whether a change from the agreed members to p's, the members of this member's
+// configuration file, can begin.
 func (ms *members) judgeFile(p *plan, agreed []znode.Member) (f fileChange) {
 	own := peer.Sum(ms.cfg.Members)
 	wait := func(format string, args ...any) { f.waits = append(f.waits, fmt.Sprintf(format, args...)) }
@@ -198,7 +198,7 @@ func (t *tally) add(same bool) {
 func (t *tally) majority() bool { return NewMaj(max(1, t.of)).Quorum(t.yes) }
 
 // differenceOf names the members of after that are not in before, or have another role there, and
-// those of before that are not in after.
+// the members of before that are not in after.
 func differenceOf(before, after []znode.Member) (adds, drops string) {
 	role := func(m znode.Member) string {
 		if m.Observer {

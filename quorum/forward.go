@@ -37,7 +37,7 @@ const (
 	_ = uint64(peer.MaxFrame - 2*sendMaxBytes - MaxCommandBytes)
 )
 
-// forwarder sends this member's commands to the leader, and takes those of the others when this
+// forwarder sends this member's commands to the leader, and takes the others' commands when this
 // member leads.
 type forwarder struct {
 	*engine
@@ -83,8 +83,9 @@ func (f *forwarder) serveForward(_ peer.Identity, c *peer.Stream) error {
 	}
 }
 
-// checkForwarded returns how many of the commands may enter the log, up to the first that must not,
-// and why that must not: there it would stop every member that applies it, or fit no frame.
+// checkForwarded returns the number of commands that may enter the log, up to the first that must
+// not, and the reason against that one: there it would stop every member that applies it, or fit no
+// frame.
 func checkForwarded(cmds [][]byte) (good int, refused error) {
 	for i, b := range cmds {
 		if _, err := checkCommandSafely(b); err != nil {
@@ -158,7 +159,7 @@ func (f *forwarder) forwardTo(ctx context.Context, leader MemberID) error {
 	}
 	_ = c.SetReadDeadline(time.Time{})
 
-	// Whatever the leader writes now is the last: when this read returns, the stream has ended.
+	// The leader writes once more at most: when this read returns, the stream has ended.
 	streamCtx, broken := context.WithCancelCause(ctx)
 	var wg sync.WaitGroup
 	wg.Add(1)

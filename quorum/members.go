@@ -25,7 +25,7 @@ type members struct {
 
 	// file are the members of the configuration file; none for a member alone.
 	file    []znode.Member
-	brought peer.Imported // what a blank disk has imported; zero: nothing
+	brought peer.Imported // the import of a blank disk; zero: none
 	growing atomic.Bool   // this member stood alone, and may not begin its cluster yet
 	grown   chan struct{} // capacity 1: it may
 	joining chan struct{} // capacity 1: full while join runs
@@ -47,8 +47,8 @@ func newMembers(e *engine, l *leadership, s *state, brought peer.Imported) (*mem
 }
 
 // checkMembers compares the stored members with the configuration. The stored ones count; but a
-// member alone must have been alone: the others of its cluster may have what it does not. One that
-// stood alone may become the first one of a cluster (growth.go).
+// member alone must have been alone: the others of its cluster may have entries that it does not.
+// One that stood alone may become the first one of a cluster (birth.go).
 func (ms *members) check() error {
 	servers := ms.Servers()
 	if len(servers) > 0 {
@@ -82,8 +82,8 @@ func (ms *members) check() error {
 	return err
 }
 
-// complete proposes what the state lacks: the id of the cluster, or the members. If it is lost with
-// the leadership the next leader does the same.
+// complete proposes the id of the cluster, or the members, if the state lacks them. If it is lost
+// with the leadership the next leader does the same.
 func (ms *members) complete(ctx context.Context) {
 	var unnamed, unset bool
 	ms.state.View(func(s *znode.Store) { unnamed, unset = s.Cluster() == 0, ms.toSet(s) })
@@ -100,8 +100,7 @@ func (ms *members) complete(ctx context.Context) {
 // yet, or their version is missing, or they have moved, or /zookeeper/config differs from them.
 func (ms *members) toSet(s *znode.Store) bool {
 	if ms.cfg.ConfigText == "" {
-		// A standalone member has none, and what a super user has written there stays, as in
-		// ZooKeeper.
+		// A standalone member has none, and a super user's data there stay, as in ZooKeeper.
 		return false
 	}
 	members, version := s.Members()

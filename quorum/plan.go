@@ -16,7 +16,7 @@ import (
 	"lockkeeper/znode"
 )
 
-// plan is what a leader knows when it decides on a step.
+// plan is a leader's knowledge when it decides on a step.
 type plan struct {
 	self    raft.ServerID
 	wanted  []znode.Member
@@ -29,7 +29,7 @@ type plan struct {
 	queried bool // the members were; otherwise alive has this one only
 	answers map[MemberID]peer.Hello
 	begun   bool // raft does not count the members of /zookeeper/config any more
-	// replacedBy has the disk that replaces a server, whose member has come back with that.
+	// replacedBy has the disk that replaces a server: its member has come back with that.
 	replacedBy map[raft.ServerID]raft.ServerID
 	steps      []step
 	problem    string
@@ -41,7 +41,7 @@ type serverSet = map[raft.ServerID]bool
 type step struct {
 	kind stepKind
 	id   raft.ServerID
-	// replaces is what an added disk replaces; empty: the member had none.
+	// replaces is the disk that an added one replaces; empty: the member had none.
 	replaces raft.ServerID
 }
 
@@ -55,8 +55,7 @@ const (
 	stepRemove stepKind = "remove" // forget it
 )
 
-// changer is what the change loop keeps in mind about the change under way. All of it can be found
-// out again.
+// changer is the change loop's memory of the change under way. A new leader finds all of it again.
 type changer struct {
 	term      uint64
 	led       time.Time // since when this member has led
@@ -71,8 +70,8 @@ type changer struct {
 // catchUpLimit is how long a new voter may take to get all of the log.
 const catchUpLimit = 2 * time.Minute
 
-// plan finds out what is to be done to make raft count the wanted members. Members that have not
-// caught up when catchUpLimit has passed count as dead.
+// plan finds the steps that make raft count the wanted members. Members that have not caught up
+// when catchUpLimit has passed count as dead.
 func (ms *members) plan(ctx context.Context, ch *changer, wanted []znode.Member) *plan {
 	p := &plan{self: ms.self, wanted: wanted, servers: ms.Servers(), alive: serverSet{ms.self: true},
 		voters: serverSet{}, others: serverSet{}, target: serverSet{},
@@ -94,7 +93,7 @@ func (ms *members) plan(ctx context.Context, ch *changer, wanted []znode.Member)
 		p.order()
 		return p
 	}
-	// They are queried now: what was heard a moment ago would be no reason to take somebody's vote.
+	// They are queried now: an answer of a moment ago would be no reason to take somebody's vote.
 	query := map[MemberID]bool{}
 	for _, s := range p.servers {
 		query[raftnet.IDOf(s.ID)] = s.Suffrage == raft.Voter || query[raftnet.IDOf(s.ID)]
@@ -330,7 +329,7 @@ func (p *plan) wantedMajority() bool {
 	return NewMaj(voters).Quorum(alive)
 }
 
-// liveVoters counts the wanted voters, and those of them that are alive.
+// liveVoters counts the wanted voters, and the live ones among them.
 func (p *plan) liveVoters() (alive, voters int) {
 	for _, m := range p.wanted {
 		if m.Observer {

@@ -91,7 +91,7 @@ func (ms *members) wasSetBack(answers map[MemberID]peer.Hello) bool {
 	return false
 }
 
-// warnLostMajority says if so many voters have lost their disks that no majority is left.
+// warnLostMajority says if no majority of the voters still has its disks.
 func (ms *members) warnLostMajority(answers map[MemberID]peer.Hello) {
 	voters := 0
 	var lost []string

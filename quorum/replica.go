@@ -84,7 +84,7 @@ func Open(cfg Config) (_ *Replica, err error) {
 	return r, nil
 }
 
-// run starts what goes on until Close.
+// run opens the port, and starts the loops, which end with Close.
 func (r *Replica) run(doubt <-chan struct{}) {
 	f := &forwarder{engine: r.engine, leadership: r.leadership, batcher: r.batcher, outbox: r.outbox}
 	r.control = &control{engine: r.engine, leadership: r.leadership, state: r.state, members: r.members, batcher: r.batcher, outbox: r.outbox,
@@ -174,9 +174,9 @@ func (r *Replica) View(f func(*znode.Store)) { r.state.View(f) }
 // Freeze returns the state as it is after some entry, to be written out. It has to be released.
 func (r *Replica) Freeze() *LiveSnapshot { return r.state.Freeze() }
 
-// Members returns who the members are, in ascending order, as of what this member has applied, and
-// the zxid of the newest change (0: there was none). It is empty for a member that stands alone, or
-// is new. The slice must not be modified.
+// Members returns the members in ascending order, as of what this member has applied, and the zxid
+// of the newest change (0: there was none). It is empty for a member that stands alone, or is new.
+// The slice must not be modified.
 func (r *Replica) Members() ([]znode.Member, wire.Zxid) { return r.state.Members() }
 
 // Snapshot returns the newest snapshot, zero if there is none.
@@ -192,10 +192,10 @@ func (r *Replica) TakeSnapshot(ctx context.Context) (SnapshotInfo, error) {
 // taken; 0 and the zero time if there is none.
 func (r *Replica) LastSnapshot() (wire.Zxid, time.Time) { return r.state.LastSnapshot() }
 
-// Touch reports sessions that this member heard from to the leader. It returns those whose lease
-// was extended, and a moment, not after the call began, from which the extension counts: none of
-// them is expired before that moment plus its timeout, by whatever leader. The moment is of
-// Config.Clock. An error means that nothing is known. Touch serves one call at a time; others wait.
+// Touch reports sessions that this member heard from to the leader. It returns the sessions with an
+// extended lease, and a moment, not after the call began, from which the extension counts: no
+// leader expires one of them before that moment plus its timeout. The moment is of Config.Clock. An
+// error means that nothing is known. Touch serves one call at a time; others wait.
 func (r *Replica) Touch(ctx context.Context, heard []wire.SessionID) (extended []wire.SessionID, from time.Time, err error) {
 	return r.leases.Touch(ctx, heard)
 }
@@ -209,7 +209,7 @@ func (r *Replica) MayExist(ctx context.Context, claims []znode.Claim) ([]bool, e
 }
 
 // MayStop asks the leader whether this member may stop now. It may be called on any member. Errors:
-// ErrNoLeader, those of the leader and of ctx; then nothing is known.
+// ErrNoLeader, the leader's and ctx's; then nothing is known.
 func (r *Replica) MayStop(ctx context.Context, wish StopWish) (StopAnswer, error) {
 	return r.stops.MayStop(ctx, wish)
 }
@@ -250,8 +250,8 @@ func (r *Replica) TransferLeadership(ctx context.Context, to MemberID, prove Pro
 }
 
 // CommonVersion is the newest version of the protocol that all members speak, as the leader has
-// heard from them: what came with it may be used in the log (docs/decisions/013-versions.md). It is
-// 0 if there is none, or a member has not been heard of, and on members that do not lead.
+// heard from them: the log may use its features (docs/decisions/013-versions.md). It is 0 if there
+// is none, or a member has not been heard of, and on members that do not lead.
 func (r *Replica) CommonVersion() uint8 {
 	if r.port == nil || r.Leader() != r.cfg.ID {
 		return 0
@@ -296,7 +296,7 @@ func (r *Replica) hello(asked peer.Identity) peer.Hello {
 	return h
 }
 
-// Status is what a member knows of itself and the cluster.
+// Status is a member's view of itself and the cluster.
 type Status struct {
 	ID           MemberID
 	Role         string   // standalone, leader, follower, observer or looking
@@ -346,14 +346,14 @@ func (r *Replica) Status() Status {
 	return s
 }
 
-// PeerStats counts what happens at the peer port, and waits of the log.
+// PeerStats counts events at the peer port, and waits of the log.
 type PeerStats struct {
 	peer.Stats
 	// DescriptorWaits is how often the log had to wait for a file descriptor.
 	DescriptorWaits int64
 }
 
-// PeerStats reports the counts. Those of the port are 0 for a member alone.
+// PeerStats reports the counts. The port's are 0 for a member alone.
 func (r *Replica) PeerStats() PeerStats {
 	var s PeerStats
 	if files := r.cfg.Stores.Files; files != nil {
@@ -427,7 +427,7 @@ func (l local) SnapshotTaken(err error) { l.catchUp.snapshotTaken(err) }
 // SnapshotSent implements raftnet.Local.
 func (l local) SnapshotSent(to MemberID, err error) { l.catchUp.snapshotSent(to, err) }
 
-// owner is what the stores of this member know of it.
+// owner is this member as its stores know it.
 type owner struct {
 	*Replica
 	// running is raft once it runs: the stores are asked before Replica.raft is set.

@@ -31,7 +31,7 @@ const (
 
 	// maxStopFrame bounds a frame of the stop stream.
 	maxStopFrame = 512
-	// maxStopWhy is how many bytes the reason of an answer has.
+	// maxStopWhy bounds the bytes of an answer's reason.
 	maxStopWhy = 240
 )
 
@@ -87,7 +87,7 @@ type StopAnswer struct {
 // errStop says that a question of the stop stream, or its answer, is malformed.
 var errStop = errors.New("quorum: a question whether to stop")
 
-// stops is what a member knows of members that may stop.
+// stops is a member's memory of members that may stop.
 type stops struct {
 	*engine
 	leadership *leadership
@@ -98,7 +98,7 @@ type stops struct {
 	mu   sync.Mutex
 	may  time.Time // until when this member has been told that it may stop, by time.Now
 	told bool      // this member has been told to stop
-	// What this member knows as the leader, by member; toldOf it knows in any case.
+	// The leader's memory, by member; toldOf is known on any member.
 	reserved map[MemberID]time.Time // until when a yes may be under way: it counts as stopped
 	granted  map[MemberID]time.Time // until when a yes holds
 	waiting  map[MemberID]stopWaiter
@@ -109,13 +109,13 @@ type stops struct {
 type stopWaiter struct{ since, last time.Time }
 
 func newStops(e *engine, l *leadership, c *catchUp) *stops {
-	return &stops{engine: e, leadership: l, catchUp: c, stream: leaderStream{engine: e, kind: peer.StreamStop, maxFrame: maxStopFrame},
+	return &stops{engine: e, leadership: l, catchUp: c, stream: leaderStream{engine: e, leadership: l, kind: peer.StreamStop, maxFrame: maxStopFrame},
 		turn:     make(chan struct{}, 1),
 		reserved: map[MemberID]time.Time{}, granted: map[MemberID]time.Time{},
 		waiting: map[MemberID]stopWaiter{}, toldOf: map[MemberID]time.Time{}}
 }
 
-// reported is what this member reports of its own stop.
+// reported is this member's report of its own stop.
 func (s *stops) reported() (state peer.StopState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -142,16 +142,10 @@ func (s *stops) MayStop(ctx context.Context, wish StopWish) (a StopAnswer, err e
 			s.announceStop(ctx)
 		}
 	}
-	s.stream.mu.Lock()
-	defer s.stream.mu.Unlock()
-	leader, epoch := s.leadership.leaderEpoch()
-	if leader == s.cfg.ID {
+	err = s.stream.ask(ctx, func(ctx context.Context) error {
 		a, err = s.judgeStop(ctx, s.cfg.ID, wish)
-	} else {
-		err = s.stream.ask(ctx, leader, epoch, func(c *codec.Codec) { codec.U8(c, &wish) }, func(c *codec.Codec) error {
-			return a.decode(c)
-		})
-	}
+		return err
+	}, func(c *codec.Codec) { codec.U8(c, &wish) }, a.decode)
 	if err != nil && wish == StopWill && s.allToldToStop() {
 		return StopAnswer{Why: whyAllStop, Hopeless: true}, nil // those who could lead may be gone
 	}
@@ -183,8 +177,8 @@ func (s *stops) allToldToStop() bool {
 	return true
 }
 
-// announceStop tells the other members that this one has been told to stop: whichever of them leads
-// when this one is gone is to know why. Nobody needs to hear it.
+// announceStop tells the other members that this one has been told to stop: the next leader is to
+// know the reason. Nobody needs to hear it.
 func (s *stops) announceStop(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.heartbeatTimeout())
 	defer cancel()
@@ -213,30 +207,21 @@ func (s *stops) announceStop(ctx context.Context) {
 
 // serveStop is the leader's end of a stop stream.
 func (s *stops) serveStop(from peer.Identity, stream *peer.Stream) error {
-	var in, out []byte
-	for {
-		var err error
-		if in, err = stream.ReadFrame(maxStopFrame, in); err != nil {
-			return err
-		}
+	return answerQuestions(stream, maxStopFrame, func(question, answer *codec.Codec) error {
 		var wish StopWish
-		c := codec.Decode(in)
-		if codec.U8(&c, &wish); c.Err() != nil || wish < StopLook || wish > StopTold {
-			return fmt.Errorf("%w: %w of %d bytes", peer.ErrRefused, errStop, len(in))
+		if codec.U8(question, &wish); question.Err() != nil || wish < StopLook || wish > StopTold {
+			return fmt.Errorf("%w: %w", peer.ErrRefused, errStop)
 		}
-		c = codec.Encode(peer.BeginFrame(out[:0]))
 		var a StopAnswer
+		var err error
 		if wish == StopTold {
 			s.note(from.Member, time.Now())
 		} else {
 			a, err = s.judgeStop(context.Background(), from.Member, wish)
 		}
-		a.encode(&c, err)
-		out = peer.EndFrame(c.Encoded(), 0)
-		if _, err := stream.Write(out); err != nil {
-			return err
-		}
-	}
+		a.encode(answer, err)
+		return nil
+	})
 }
 
 func (a *StopAnswer) encode(c *codec.Codec, err error) {
@@ -272,7 +257,7 @@ func (a *StopAnswer) decode(c *codec.Codec) error {
 	return nil
 }
 
-// judgeStop decides on the leader whether a member may stop. Errors: ErrNoLeader, those of ctx.
+// judgeStop decides on the leader whether a member may stop. Errors: ErrNoLeader, ctx's.
 func (s *stops) judgeStop(ctx context.Context, of MemberID, wish StopWish) (a StopAnswer, err error) {
 	select {
 	case s.turn <- struct{}{}:
@@ -297,7 +282,7 @@ func (s *stops) judgeStop(ctx context.Context, of MemberID, wish StopWish) (a St
 	return a, s.leadership.proveSince(ctx, term, s.cfg.Clock.Now())
 }
 
-// stopRound is what a leader knows of the voters when it decides whether one member may stop.
+// stopRound is a leader's knowledge of the voters when it decides whether one member may stop.
 type stopRound struct {
 	of     MemberID
 	votes  bool // it is a voter
@@ -308,7 +293,7 @@ type stopRound struct {
 // stopVoter is another voter than the one that asks.
 type stopVoter struct {
 	id MemberID
-	// answers says that it answers, and state is then what it says.
+	// answers says that it answers, and state is then its answer.
 	answers bool
 	state   peer.StopState
 	why     string // it would not count; empty: it would
@@ -397,7 +382,7 @@ func (s *stops) decide(round *stopRound, wish StopWish, now time.Time, grace tim
 	if first := s.firstLocked(round.of); a.May && round.votes && wish != StopWill && first != NoMember {
 		a.May, why = false, append(why, fmt.Sprintf("member %d has waited for longer", first))
 		if until := s.granted[round.of]; now.Before(until) {
-			return StopAnswer{May: true, For: until.Sub(now)} // what it was told holds
+			return StopAnswer{May: true, For: until.Sub(now)} // the earlier yes holds
 		}
 		if wish != StopLook {
 			s.waitLocked(round.of, now)

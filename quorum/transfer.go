@@ -20,10 +20,10 @@ import (
 //
 //	| to u8 | named u8 | proof length u16 | proof |
 //
-// To is the member that is to lead, if named is 1; with 0 any voter may. Proof is what
-// Config.MayTransfer of the leader wants to see; it is about this request alone (transferOccasion),
-// so that it has no secret in it and is worth nothing afterwards. The answer is one zero byte when
-// the leadership has been transferred, else a text that says why not.
+// To is the member that is to lead, if named is 1; with 0 any voter may. Proof is for the leader's
+// Config.MayTransfer; it is about this request alone (transferOccasion), so that it has no secret
+// in it and is worth nothing afterwards. The answer is one zero byte when the leadership has been
+// transferred, else a text that says why not.
 
 // maxProof bounds the proof of the right to move the leadership.
 const maxProof = 4 << 10
@@ -32,8 +32,8 @@ const maxProof = 4 << 10
 // is text that stands for one request.
 type Prove func(occasion []byte) (proof string)
 
-// transferOccasion is what a proof is about: a member's request to a leader in its term, which ends
-// when the leadership has been transferred.
+// transferOccasion is the subject of a proof: a member's request to a leader in its term, which
+// ends when the leadership has been transferred.
 func transferOccasion(cluster peer.ClusterID, term uint64, leader, from MemberID, request []byte) []byte {
 	return fmt.Appendf(nil, "lockkeeper transfer\ncluster %v\nterm %d\nleader %d\nfrom %d\nto %x", cluster, term, leader, from, request)
 }

@@ -2,12 +2,14 @@ package peer
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -139,6 +141,7 @@ type Port struct {
 
 	versions versions
 	contacts *contacts
+	conns    openConns
 
 	crowded  atomic.Int64
 	rejected atomic.Int64
@@ -152,7 +155,6 @@ type Port struct {
 	mu       sync.Mutex
 	closed   bool
 	listener net.Listener
-	conns    map[net.Conn]secret // each with the secret that it was proved with; nil if with none
 }
 
 // Listen opens the peer port of a member. It can dial; nothing is accepted before Start.
@@ -174,7 +176,7 @@ func Listen(cfg Config, roster *Roster, local Local) (*Port, error) {
 		contacts:  newContacts(cfg.Logger),
 		versions:  versions{heard: map[MemberID]uint8{}},
 		done:      make(chan struct{}),
-		conns:     map[net.Conn]secret{},
+		conns:     openConns{proved: map[net.Conn]secret{}},
 	}, nil
 }
 
@@ -240,7 +242,7 @@ func (p *Port) acceptLoop(h Handlers) {
 			p.crowd(g, err)
 			continue
 		}
-		if !p.track(g) {
+		if !p.conns.add(g) {
 			return
 		}
 		p.wg.Go(func() {
@@ -261,12 +263,12 @@ func (p *Port) current() net.Listener {
 func (p *Port) crowd(g *inbound, err error) {
 	p.crowded.Add(1)
 	p.log.Warn("crowded "+g.addr.String(), "peer port: connection refused", "remote", g.RemoteAddr(), "reason", err, "limit", p.admission.max)
-	p.forget(g)
+	p.conns.end(g)
 }
 
 // serve has the sender of a connection say and prove who it is, and serves the stream.
 func (p *Port) serve(c *inbound, h Handlers) {
-	defer p.forget(c)
+	defer p.conns.end(c)
 	conn, f, err := p.welcome(c)
 	var why rejection
 	if errors.As(err, &why) {
@@ -369,7 +371,7 @@ func ofCluster(c ClusterID) string {
 func (p *Port) reject(c net.Conn, why string) {
 	p.rejected.Add(1)
 	p.log.Warn(remoteIP(c).String(), "peer port: connection refused", "remote", c.RemoteAddr(), "reason", why)
-	p.forget(c)
+	p.conns.end(c)
 }
 
 // Dial opens a stream of that kind to a member, at the first of its addresses that answers. Errors:
@@ -404,7 +406,7 @@ func (p *Port) open(ctx context.Context, f preface, secrets []secret) (*Stream, 
 		err = p.awaitVerdict(ctx, raw, c, f)
 	}
 	if err != nil {
-		p.forget(raw)
+		p.conns.end(raw)
 		return nil, err
 	}
 	return newStream(p, raw, c, dialledReadBytes), nil
@@ -417,7 +419,7 @@ func (p *Port) reach(ctx context.Context, to MemberID) (c net.Conn, host string,
 		if c, err = p.cfg.Dial(ctx, "tcp", addr); err != nil {
 			continue
 		}
-		if !p.track(c) {
+		if !p.conns.add(c) {
 			return nil, "", net.ErrClosed
 		}
 		host, _, _ = net.SplitHostPort(addr)
@@ -443,22 +445,62 @@ func (p *Port) Refuses(ctx context.Context, id MemberID) bool {
 	return len(addrs) > 0
 }
 
-func (p *Port) track(c net.Conn) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed {
+// openConns are the open connections of a port.
+type openConns struct {
+	// Lock: mu is a leaf.
+	mu     sync.Mutex
+	closed bool
+	proved map[net.Conn]secret // each with the secret that it was proved with; nil if with none
+}
+
+// add records a connection. It closes it, and returns false, after cut.
+func (o *openConns) add(c net.Conn) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.closed {
 		_ = c.Close()
 		return false
 	}
-	p.conns[c] = nil
+	o.proved[c] = nil
 	return true
 }
 
-func (p *Port) forget(c net.Conn) {
+// end closes a connection.
+func (o *openConns) end(c net.Conn) {
 	_ = c.Close()
-	p.mu.Lock()
-	delete(p.conns, c)
-	p.mu.Unlock()
+	o.mu.Lock()
+	delete(o.proved, c)
+	o.mu.Unlock()
+}
+
+// provedWith records the secret with which a connection was proved.
+func (o *openConns) provedWith(c net.Conn, s secret) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if _, open := o.proved[c]; open {
+		o.proved[c] = s
+	}
+}
+
+// endDropped ends the connections that were proved with a secret that is not among these.
+func (o *openConns) endDropped(secrets []secret) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for c, s := range o.proved {
+		if s != nil && !slices.ContainsFunc(secrets, func(one secret) bool { return bytes.Equal(one, s) }) {
+			_ = c.Close()
+		}
+	}
+}
+
+// cut closes the connections, and each that is added later.
+func (o *openConns) cut() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.closed = true
+	for c := range o.proved {
+		_ = c.Close()
+	}
 }
 
 // Done is closed by Cut.
@@ -475,9 +517,7 @@ func (p *Port) Cut() {
 		p.closed = true
 		close(p.done)
 	}
-	for c := range p.conns {
-		_ = c.Close()
-	}
+	p.conns.cut()
 	_ = p.listener.Close()
 }
 
@@ -512,7 +552,7 @@ func (s *Stream) Close() error {
 	if s.port == nil {
 		return s.Conn.Close()
 	}
-	s.port.forget(s.raw)
+	s.port.conns.end(s.raw)
 	return nil
 }
 

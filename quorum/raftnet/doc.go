@@ -9,7 +9,7 @@
 //	RequestVote     (pipeline.go)      |                                      |
 //	InstallSnapshot     |          Transport.hand: old snapshots (snapshot.go)|
 //	    |               |              ^                                      |
-//	    +-- Transport (transport.go): what a leader knows of its followers ---+
+//	    +---- Transport (transport.go), Followers (followers.go) -------------+
 //	    |               |              ^
 //	network.call    frames         network.serve: decode (rpc.go), validate (check.go),
 //	(network.go)    (rpc.go)           |          heartbeats (heartbeat.go)

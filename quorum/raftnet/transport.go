@@ -82,48 +82,12 @@ type Config struct {
 //
 // Requests of peers pass it on their way to the library (hand): it declines old snapshots.
 type Transport struct {
-	net   *network // nil for a member alone
-	self  raft.ServerID
-	local Local
-	clock *clock.Clock
+	Followers
 
+	net  *network // nil for a member alone
 	wg   sync.WaitGroup
 	stop chan struct{}
 	rpcs chan raft.RPC // to the library
-
-	mu         sync.Mutex
-	term       uint64 // of the leadership that the fields below belong to
-	commit     uint64 // the commit index that followers are sent: what this leader has applied
-	commitTerm uint64 // of the entry there
-	durable    uint64 // the newest entry of this leadership that is on this member's disk
-	followers  map[raft.ServerID]*follower
-	acked      map[peer.DiskID]ack         // see Acked; it outlives terms
-	pipelines  map[raft.ServerID]*pipeline // the newest of each follower, while it works
-}
-
-// follower is what a leader knows of one follower, within one term.
-type follower struct {
-	id     raft.ServerID
-	disk   peer.DiskID // of id
-	addr   raft.ServerAddress
-	header raft.AppendEntriesRequest // Term and RPCHeader of a request of this term
-	// contactAt is when the newest request that it has answered was sent, by Transport.clock.
-	contactAt time.Time
-	// syncedAt is when the newest request was sent that it has answered when it had everything that
-	// was committed at that time; zero since its pipeline ended or it refused a request.
-	syncedAt time.Time
-
-	matched uint64 // it has the log up to here
-	// took is the time from the newest request with entries, of those that it has answered, to the
-	// answer: about that of its disk.
-	took         time.Duration
-	commitAcked  uint64 // the commit index that it has confirmed to know
-	commitSent   uint64 // the commit index that it was sent, confirmed or not
-	confirm      bool   // it is to confirm the commit index, so a notice is not enough
-	entriesSent  uint64 // its pipeline has carried the entries up to here; 0: there is none
-	commitsEarly bool   // it and this leader are a majority
-
-	wake chan struct{} // capacity 1: a commit index may be due
 }
 
 var (
@@ -144,13 +108,10 @@ func New(cfg Config) *Transport {
 
 func newTransport(self raft.ServerID, local Local) *Transport {
 	return &Transport{
-		self:      self,
-		local:     local,
-		stop:      make(chan struct{}),
-		rpcs:      make(chan raft.RPC),
-		followers: map[raft.ServerID]*follower{},
-		acked:     map[peer.DiskID]ack{},
-		pipelines: map[raft.ServerID]*pipeline{},
+		Followers: Followers{self: self, local: local, followers: map[raft.ServerID]*follower{}, acked: map[peer.DiskID]ack{},
+			pipelines: map[raft.ServerID]*pipeline{}},
+		stop: make(chan struct{}),
+		rpcs: make(chan raft.RPC),
 	}
 }
 
@@ -284,249 +245,17 @@ func (t *Transport) InstallSnapshot(id raft.ServerID, _ raft.ServerAddress, args
 // errNotInstalled says that a member has refused a snapshot without a reason.
 var errNotInstalled = errors.New("raftnet: the member has not installed it")
 
-// opened records the newest pipeline of its follower.
-func (t *Transport) opened(p *pipeline) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.pipelines[p.id] = p
-}
-
-// ended records that a pipeline has failed or was closed: what it carried may not have reached the
-// follower.
-func (t *Transport) ended(p *pipeline) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.pipelines[p.id] != p {
-		return
-	}
-	delete(t.pipelines, p.id)
-	if f := t.followers[p.id]; f != nil {
-		f.commitSent, f.entriesSent, f.syncedAt = f.commitAcked, 0, time.Time{}
-	}
-}
-
-// carried records that a request was sent over a pipeline, with its entries and its commit index.
-func (t *Transport) carried(p *pipeline, args *raft.AppendEntriesRequest) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	f := t.followers[p.id]
-	if f == nil || t.pipelines[p.id] != p || t.term != args.Term {
-		return
-	}
-	f.commitSent = max(f.commitSent, min(args.LeaderCommitIndex, f.matched))
-	if len(args.Entries) == 0 {
-		return
-	}
-	f.entriesSent = args.Entries[len(args.Entries)-1].Index
-	if mutant.On(mutant.CommitBeforeDisk) {
-		t.durable, f.commitsEarly = f.entriesSent, true
-	}
-	t.wakeLocked(f)
-}
-
 // answered records a follower's answer to a request that was sent at start, by t.clock.
 func (t *Transport) answered(id raft.ServerID, addr raft.ServerAddress, start time.Time,
 	args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) {
-	if resp.Term != args.Term {
-		return // it follows another leader
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if args.Term < t.term {
-		return
-	}
-	t.enterTermLocked(args.Term)
-	f := t.followers[id]
-	if f == nil {
-		f = &follower{id: id, disk: DiskOf(id), wake: make(chan struct{}, 1)}
-		f.header = raft.AppendEntriesRequest{RPCHeader: args.RPCHeader, Term: args.Term}
-		t.followers[id] = f
-		t.wg.Add(1)
-		go t.commitLoop(f)
-	}
-	f.addr = addr
-	if start.After(f.contactAt) {
-		f.contactAt = start
-	}
-	// A request may overtake another one on its own stream, but not one that was answered before it
-	// was sent.
-	if known := t.acked[f.disk]; resp.LastLog < known.index && start.After(known.at) {
-		known.setBack = true
-		t.acked[f.disk] = known
-	}
-	if !resp.Success {
-		f.matched = min(f.matched, resp.LastLog) // it has lost its log, if it had more
-		f.syncedAt = time.Time{}
-		return
-	}
-	if args.PrevLogEntry == 0 && len(args.Entries) == 0 {
-		// A heartbeat, which says nothing of the log.
-		if !f.syncedAt.IsZero() && f.matched >= t.commit {
-			f.synced(start)
-		}
-		return
-	}
-	now := t.clock.Now()
-	f.matched = max(f.matched, args.PrevLogEntry+uint64(len(args.Entries)))
-	if len(args.Entries) > 0 {
-		f.took = now.Sub(start)
-	}
-	if f.matched >= args.LeaderCommitIndex {
-		f.synced(start)
-	}
-	t.ackedLocked(f.disk, min(t.commit, f.matched), now)
-	f.commitAcked = max(f.commitAcked, min(args.LeaderCommitIndex, f.matched))
-	f.commitSent = max(f.commitSent, f.commitAcked)
-	t.wakeLocked(f)
-}
-
-// ack is how far a disk has acknowledged entries that are committed.
-type ack struct {
-	index   uint64
-	at      time.Time // when this member learned of it, by Transport.clock
-	setBack bool      // the disk has answered this leader with less
-}
-
-// Acked is the committed index up to which each disk is known to have acknowledged entries. A disk
-// that has less was set back.
-func (t *Transport) Acked() map[peer.DiskID]uint64 {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	acked := map[peer.DiskID]uint64{}
-	for disk, a := range t.acked {
-		acked[disk] = a.index
-	}
-	return acked
-}
-
-// AckedBy is Acked for one disk, and whether that has answered this leader with less.
-func (t *Transport) AckedBy(disk peer.DiskID) (index uint64, setBack bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	a := t.acked[disk]
-	return a.index, a.setBack
-}
-
-// NoteAcked records what another member, the leader, knows of the disks.
-func (t *Transport) NoteAcked(acked map[peer.DiskID]uint64) {
-	now := t.clock.Now()
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for disk, index := range acked {
-		t.ackedLocked(disk, index, now)
-	}
-}
-
-// maxAcked bounds the disks that a member knows: those of a configuration, and some that were
-// replaced.
-const maxAcked = 256
-
-func (t *Transport) ackedLocked(disk peer.DiskID, index uint64, now time.Time) {
-	a, ok := t.acked[disk]
-	if ok && index <= a.index {
-		return
-	}
-	if !ok && len(t.acked) >= maxAcked {
-		clear(t.acked) // those of this cluster come again
-	}
-	a.index, a.at = index, now
-	t.acked[disk] = a
-}
-
-// synced records that a follower has everything that was committed at the time at.
-func (f *follower) synced(at time.Time) {
-	if at.After(f.syncedAt) {
-		f.syncedAt = at
-	}
-}
-
-// enterTermLocked forgets what belongs to an earlier term.
-func (t *Transport) enterTermLocked(term uint64) {
-	if term <= t.term {
-		return
-	}
-	t.term, t.commit, t.durable = term, 0, 0
-	for id, f := range t.followers {
-		close(f.wake)
-		delete(t.followers, id)
-	}
-}
-
-// Commit records the commit index, up to which this leader has applied its log, and the term of the
-// entry there, and sends them to followers.
-func (t *Transport) Commit(index, term uint64) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.commit, t.commitTerm = index, term
-	for _, f := range t.followers {
-		t.wakeLocked(f)
-	}
-}
-
-// Settled is Commit for the first entry of this leader's term that is committed, which has no
-// updates: followers that are behind learn from it up to where they have to catch up.
-func (t *Transport) Settled(index, term uint64) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.term != term || index <= t.commit {
-		return
-	}
-	t.commit, t.commitTerm = index, term
-	for _, f := range t.followers {
-		t.wakeLocked(f)
-	}
-}
-
-// Wrote is called when an entry of that term of this leader, and with it all entries before, are on
-// its disk. It reports whether any follower can apply it before this leader knows that it is
-// committed (early commit).
-func (t *Transport) Wrote(index, term uint64) (early bool) {
-	voters, others := t.quorum()
-	pairs := voters[t.self] && others == 1
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.term != term {
-		return false
-	}
-	t.durable = index
-	for id, f := range t.followers {
-		f.commitsEarly = pairs && voters[id]
-		early = early || f.commitsEarly
-		t.wakeLocked(f)
-	}
-	return early
-}
-
-// pendingCommitLocked returns the commit index to send to a follower now, and the term of the entry
-// there; 0: none. It is the newest commit if the follower has that entry and was not sent the
-// index, or an early commit: what is on this leader's disk and was sent to a follower with which it
-// is a majority. The follower applies no entry that is not on its own disk.
-func (t *Transport) pendingCommitLocked(f *follower) (index, term uint64) {
-	switch {
-	case f.matched >= t.commit && (f.commitSent < t.commit || f.confirm && f.commitAcked < t.commit):
-		return t.commit, t.commitTerm
-	case f.commitsEarly && !f.confirm && f.entriesSent >= t.durable &&
-		f.commitSent < t.durable && t.commit < t.durable:
-		return t.durable, t.term
-	}
-	return 0, 0
-}
-
-// wakeLocked wakes a follower's commitLoop if there is a commit index to send.
-func (t *Transport) wakeLocked(f *follower) {
-	if index, _ := t.pendingCommitLocked(f); index == 0 {
-		return
-	}
-	select {
-	case f.wake <- struct{}{}:
-	default:
+	if f := t.noteAnswer(id, addr, start, args, resp); f != nil {
+		t.wg.Go(func() { t.commitLoop(f) })
 	}
 }
 
 // commitLoop sends one follower the commit indexes that no entry carries, or not early enough: in a
 // notice, which has no answer, while there is a pipeline, else in a request. It ends with the term.
 func (t *Transport) commitLoop(f *follower) {
-	defer t.wg.Done()
 	for {
 		select {
 		case <-t.stop:
@@ -536,18 +265,7 @@ func (t *Transport) commitLoop(f *follower) {
 				return
 			}
 		}
-		t.mu.Lock()
-		index, term := t.pendingCommitLocked(f)
-		args := f.header
-		// The entry is the previous one of this request, so that a follower whose log differs there
-		// refuses. With 0 it would not compare.
-		args.PrevLogEntry, args.PrevLogTerm, args.LeaderCommitIndex = index, term, index
-		due := index > 0 && t.term == args.Term
-		addr, p, confirm := f.addr, t.pipelines[f.id], f.confirm
-		if due {
-			f.commitSent, f.confirm = index, false
-		}
-		t.mu.Unlock()
+		args, addr, p, confirm, due := t.takeDue(f)
 		if !due || p != nil && !confirm && p.notice(&args) == nil {
 			continue
 		}
@@ -555,132 +273,6 @@ func (t *Transport) commitLoop(f *follower) {
 		// A failure needs no second try: the library's own next request carries the commit index
 		// too.
 		_ = t.appendEntries(f.id, addr, &args, &resp)
-	}
-}
-
-// quorum returns the voters of the newest configuration in the log, and how many of them make a
-// majority together with this member.
-func (t *Transport) quorum() (voters map[raft.ServerID]bool, others int) {
-	voters = map[raft.ServerID]bool{}
-	for _, s := range t.local.Servers() {
-		if s.Suffrage == raft.Voter {
-			voters[s.ID] = true
-		}
-	}
-	if others = len(voters)/2 + 1; voters[t.self] {
-		others--
-	}
-	return voters, others
-}
-
-// ProvenAt returns a moment, by the clock that counts suspends (Config.Clock), at which a quorum of
-// voters still took this member for the leader of term: no other leader had been elected by then.
-// For a single voter that is now. The zero time means that there is no such moment yet, or none
-// since this machine woke from a suspend.
-//
-// The voters are those of the newest configuration in the log, committed or not. Any other leader
-// elected before that moment had this configuration, the one before it, or one that this leader has
-// seen replaced by a committed one. A majority of the newest has a member in common with every
-// majority of the first two, which differ by one voter at most; and by the last no member can
-// be elected that lacks the committed one, whose majority knew it (Raft, section 5.4).
-func (t *Transport) ProvenAt(term uint64, now time.Time) time.Time {
-	voters, need := t.quorum()
-	if need == 0 || mutant.On(mutant.LeaseUnproven) {
-		return now
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.term != term {
-		return time.Time{}
-	}
-	// The newest moment with which enough followers agree: the need-th newest of their contacts.
-	var newest []time.Time
-	for id, f := range t.followers {
-		if voters[id] && id != t.self {
-			newest = append(newest, f.contactAt)
-		}
-	}
-	if len(newest) < need {
-		return time.Time{}
-	}
-	slices.SortFunc(newest, func(a, b time.Time) int { return b.Compare(a) })
-	at := newest[need-1]
-	if at.Before(t.clock.Woke()) && !mutant.On(mutant.LeaseSleeps) {
-		return time.Time{}
-	}
-	return at
-}
-
-// Synced counts the followers, and observers, that have answered a request that was sent after
-// since, by Config.Clock, and had all that was committed then.
-func (t *Transport) Synced(since time.Time) (followers, observers int) {
-	servers := t.local.Servers()
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, s := range servers {
-		f := t.followers[s.ID]
-		switch {
-		case f == nil || !f.syncedAt.After(since):
-		case s.Suffrage == raft.Voter:
-			followers++
-		default:
-			observers++
-		}
-	}
-	return followers, observers
-}
-
-// SyncedSince is Synced for one of them.
-func (t *Transport) SyncedSince(id raft.ServerID, since time.Time) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	f := t.followers[id]
-	return f != nil && f.syncedAt.After(since)
-}
-
-// KnowsAll reports whether a follower has confirmed to know the newest commit index. If not, it is
-// sent a request that makes it confirm.
-func (t *Transport) KnowsAll(id raft.ServerID) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	f := t.followers[id]
-	if f == nil || f.commitAcked >= t.commit {
-		return f != nil
-	}
-	f.confirm = true
-	t.wakeLocked(f)
-	return false
-}
-
-// Progress returns up to where a follower has the log, and when the newest request that it has
-// answered was sent, by Config.Clock.
-func (t *Transport) Progress(id raft.ServerID) (matched uint64, heard time.Time) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if f := t.followers[id]; f != nil {
-		return f.matched, f.contactAt
-	}
-	return 0, time.Time{}
-}
-
-// Took returns the time that a follower took for the newest request with entries that it has
-// answered; 0 if there was none.
-func (t *Transport) Took(id raft.ServerID) time.Duration {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if f := t.followers[id]; f != nil {
-		return f.took
-	}
-	return 0
-}
-
-// Forget drops what is known of a follower, which may come back with another log.
-func (t *Transport) Forget(id raft.ServerID) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if f := t.followers[id]; f != nil {
-		close(f.wake)
-		delete(t.followers, id)
 	}
 }
 
