@@ -6,7 +6,9 @@ import (
 	"crypto/subtle"
 	"errors"
 	"fmt"
+	"math"
 	"net/netip"
+	"sync"
 	"time"
 
 	"lockkeeper/internal/connlimit"
@@ -312,3 +314,233 @@ func (m *Manager) newID() wire.SessionID { return wire.SessionID(m.nextID.Add(1)
 
 // nonce numbers the commands that have no place in a session's order.
 func (m *Manager) nonce() uint64 { return m.nextNonce.Add(1) | 1<<63 }
+
+// claims asks the leader about the sessions that clients attach to and this member does not know:
+// it may be behind. Only what the leader does not deny is proposed, so the log does not fill with
+// the attaches of strangers. One question for all of them is under way at a time.
+type claims struct {
+	wake signal // a claim waits
+
+	mu   sync.Mutex
+	list []*claim // unanswered, the oldest first
+	// joinable are those that are not asked yet. A handshake gets no answer to a question that was
+	// asked before it began.
+	joinable map[znode.Claim]*claim
+	waiting  int                // handshakes
+	byAddr   map[netip.Addr]int // those of each client address
+}
+
+// claim is a question to the leader, and the handshakes that wait for the answer.
+type claim struct {
+	znode.Claim
+	waiting  int           // handshakes
+	answered chan struct{} // closed when mayExist is set
+	mayExist bool
+}
+
+// MaxClaims is how many claims Replica.MayExist is asked about at once.
+const MaxClaims = 4096
+
+const (
+	// claimsMax is how many handshakes may wait for the leader's answer about their sessions, and
+	// claimsPerAddr how many of one client address. One more is closed without an answer.
+	claimsMax     = MaxClaims
+	claimsPerAddr = 256
+	// claimsPause is the time after a failed question. It fails when there is no leader.
+	claimsPause = 50 * time.Millisecond
+)
+
+// errClaims says that too many handshakes wait for an answer of the leader.
+var errClaims = errors.New("session: too many clients attach to sessions that this member does not know")
+
+func (q *claims) init() {
+	q.wake = newSignal()
+	q.joinable, q.byAddr = map[znode.Claim]*claim{}, map[netip.Addr]int{}
+}
+
+// mayExist asks the leader whether the session of a claim that this member does not know may exist,
+// with that password. False is certain. Errors: errClaims, that of ctx.
+func (m *Manager) mayExist(ctx context.Context, of znode.Claim, addr netip.Addr) (bool, error) {
+	c, err := m.claims.add(of, addr)
+	if err != nil {
+		m.stats.inc(&m.stats.AttachesRefused)
+		m.refusals.Warn("claims "+addr.String(), "client refused: "+err.Error(), "client", addr)
+		return false, err
+	}
+	defer m.claims.leave(c, addr)
+	m.claims.wake.set()
+	select {
+	case <-c.answered:
+		return c.mayExist, nil
+	case <-ctx.Done():
+		return false, fmt.Errorf("session: handshake: %w", ctx.Err())
+	}
+}
+
+// add adds a handshake to those that wait. The caller calls leave when it has ended.
+func (q *claims) add(of znode.Claim, addr netip.Addr) (*claim, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.waiting >= claimsMax || q.byAddr[addr] >= claimsPerAddr {
+		return nil, errClaims
+	}
+	q.waiting++
+	q.byAddr[addr]++
+	c := q.joinable[of]
+	if c == nil {
+		c = &claim{Claim: of, answered: make(chan struct{})}
+		q.joinable[of] = c
+		q.list = append(q.list, c)
+	}
+	c.waiting++
+	return c, nil
+}
+
+func (q *claims) leave(c *claim, addr netip.Addr) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	c.waiting--
+	q.waiting--
+	if q.byAddr[addr]--; q.byAddr[addr] == 0 {
+		delete(q.byAddr, addr)
+	}
+}
+
+// ask returns what is to be asked now. No handshake joins that any more.
+func (q *claims) ask() (asked []*claim, of []znode.Claim) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	clear(q.joinable)
+	for _, c := range q.list {
+		if c.waiting > 0 {
+			asked, of = append(asked, c), append(of, c.Claim)
+		}
+	}
+	q.list = asked
+	return asked, of
+}
+
+// answer answers the oldest claims of the list.
+func (q *claims) answer(mayExist []bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for i, c := range q.list[:len(mayExist)] {
+		c.mayExist = mayExist[i]
+		close(c.answered)
+	}
+	q.list = q.list[len(mayExist):]
+}
+
+// claimsLoop asks the leader while claims wait, again if it is not answered.
+func (m *Manager) claimsLoop(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-m.claims.wake:
+		}
+		for {
+			asked, of := m.claims.ask()
+			if len(asked) == 0 {
+				break
+			}
+			if answers, err := m.replica.MayExist(ctx, of); err == nil {
+				m.claims.answer(answers)
+				continue
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(claimsPause):
+			}
+		}
+	}
+}
+
+// claimOf is the claim of an attach.
+func claimOf(req *wire.ConnectRequest) znode.Claim {
+	return znode.Claim{Session: req.SessionID, Password: [wire.PasswordLen]byte(req.Password)}
+}
+
+const (
+	// guessesPeriod is the time for which wrong passwords are remembered.
+	guessesPeriod = time.Minute
+	// guessesPerAddr is how many wrong passwords from one network are answered in a guessesPeriod,
+	// guessesPerSession how many for one session.
+	guessesPerAddr    = 60
+	guessesPerSession = 60
+	// guessesTracked bounds the networks that are remembered, and the sessions.
+	guessesTracked = 4096
+)
+
+// guesses counts attaches with a wrong password. It never affects a client that has the right one:
+// session ids are public, so a stranger could keep the holder of a session away otherwise.
+type guesses struct {
+	mu        sync.Mutex
+	began     time.Time
+	byAddr    map[netip.Prefix]int
+	bySession map[wire.SessionID]int
+}
+
+// wrong counts a wrong password for a session. It reports whether the client is to be answered.
+func (g *guesses) wrong(addr netip.Addr, id wire.SessionID, now time.Time) bool {
+	network := connlimit.NetworkOf(addr)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.byAddr == nil || now.Sub(g.began) >= guessesPeriod {
+		g.began, g.byAddr, g.bySession = now, map[netip.Prefix]int{}, map[wire.SessionID]int{}
+	}
+	return count(g.byAddr, network) <= guessesPerAddr && count(g.bySession, id) <= guessesPerSession
+}
+
+// count adds one for key, and returns the sum. A key for which there is no room counts as crowded.
+func count[K comparable](m map[K]int, key K) int {
+	n, ok := m[key]
+	if !ok && len(m) >= guessesTracked {
+		return max(guessesPerAddr, guessesPerSession) + 1
+	}
+	m[key] = n + 1
+	return n + 1
+}
+
+// Session ids. Every id carries the number of the member that made it, so that no two members make
+// the same, and begins to count at the wall clock's milliseconds since 1970, so that a restarted
+// member does not begin where it began before. After the clock was set back ids may come again, but
+// no generation of one (znode.Store), so nothing of the session before is taken for the new one's:
+//
+//	members 1 to 254   | member (8) | ms (40)           | count (16) |   as ZooKeeper builds them
+//	member 0           | 0 (8) | 1 | 0 | ms (38)        | count (16) |
+//	member 255         | 0 (8) | 1 | 1 | ms (38)        | count (16) |
+//	read-only mode     | 0 (8) | 0 | member (8) | ms (31)| count (16) |
+//
+// Numbers in parentheses are widths in bits. Of the milliseconds the lower bits are taken.
+// ZooKeeper puts the numbers 0 and 255 into the top byte, too; here 0 there would be that of
+// read-only mode, and 0xFF is that of the owners of TTL nodes, which is why ZooKeeper does not
+// start a member 255 with TTL nodes enabled. No client looks into an id.
+const (
+	countBits   = 16
+	globalBit   = 1 << 55 // below a top byte of 0: a session of the cluster, of member 0 or 255
+	lastBit     = 1 << 54 // of member 255
+	localBits   = 55      // all of the ids of read-only mode are below 1 << localBits
+	localMember = 47      // where the number of the member begins in them
+)
+
+// firstID is where the ids of the sessions begin that a member creates when it starts at now.
+func firstID(member uint8, now time.Time) uint64 {
+	count := uint64(now.UnixMilli()) << countBits
+	switch member {
+	case 0:
+		return globalBit | count&(lastBit-1)
+	case math.MaxUint8:
+		return globalBit | lastBit | count&(lastBit-1)
+	}
+	return uint64(member)<<56 | count&(1<<56-1)
+}
+
+// firstLocalID is the same for the sessions of read-only mode.
+func firstLocalID(member uint8, now time.Time) uint64 {
+	return uint64(member)<<localMember | uint64(now.UnixMilli())<<countBits&(1<<localMember-1)
+}
+
+// isLocalID says whether an id is of a session of read-only mode, of this member's or of another's.
+func isLocalID(id wire.SessionID) bool { return uint64(id)>>localBits == 0 }

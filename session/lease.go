@@ -1,12 +1,19 @@
 package session
 
 import (
+	"cmp"
+	"container/heap"
 	"context"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
+	"lockkeeper/internal/clock"
+	"lockkeeper/internal/histogram"
 	"lockkeeper/internal/mutant"
 	"lockkeeper/wire"
+	"lockkeeper/znode"
 )
 
 // A member's part in the leases (promise C6 of the contract).
@@ -246,4 +253,256 @@ func (m *Manager) leaseTrouble(ended, withheld int) {
 		m.refusals.Warn("leases lost", "connections closed: their clients sent something, and the leader did not confirm their leases; "+
 			"clients go to other members and keep their sessions if they reach one in time", "connections", ended)
 	}
+}
+
+// tracker holds the leases of all sessions of the cluster while this member leads. Only the leader
+// decides that a session has expired, and it decides by proposing its end; what ends the session is
+// the committed command.
+//
+// Deadlines are moments of clock.Clock.Awake, which stands still while this machine is suspended: a
+// session may expire later by that, never earlier.
+type tracker struct {
+	clock *clock.Clock
+	// slack is how much later than promised a session expires, besides what clocks may differ by
+	// (extended). It covers the time that the last bytes need from the member to the client.
+	slack time.Duration
+	wake  signal // the earliest deadline may have changed
+	// margin counts what was left of each lease when it was extended (Measures.LeaseMargin).
+	margin *histogram.Histogram
+
+	mu      sync.Mutex
+	leading bool
+	leases  map[wire.SessionID]*tracked
+	queue   deadlines
+}
+
+// tracked is the lease of one session.
+type tracked struct {
+	id         wire.SessionID
+	generation uint64
+	timeout    time.Duration
+	deadline   time.Time // not before this instant does it expire
+	closing    bool      // its end has been proposed: its lease is not extended any more
+	queuedFor  time.Time // its place in the queue, never later than deadline
+	index      int
+}
+
+// closeRetry is after how long the end of a session is proposed again when it has not been applied.
+// A proposal is lost with the leadership, and then the next leader begins anew, or while a transfer
+// of the leadership is tried and fails.
+const closeRetry = 5 * time.Second
+
+// driftShare is the part of its timeout, as a divisor, by which a session expires later because
+// clocks differ in speed. The argument of docs/decisions/002-leases-that-silence-a-member.md holds
+// while each of the clocks of leader, member and client is right to 2 %:
+// 1.02 / 0.98 < 1 + 1/24.
+const driftShare = 24
+
+func newTracker(tick time.Duration, c *clock.Clock, margin *histogram.Histogram) *tracker {
+	return &tracker{clock: c, slack: tick / 2, wake: newSignal(), margin: margin, leases: map[wire.SessionID]*tracked{}}
+}
+
+// lead begins to track. Every session gets its full timeout.
+func (t *tracker) lead(store *znode.Store) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.clear()
+	t.leading = true
+	for info := range store.Sessions() {
+		t.renewLocked(info.ID, info.Generation, time.Duration(info.TimeoutMs)*time.Millisecond)
+	}
+}
+
+func (t *tracker) follow() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.leading = false
+	t.clear()
+}
+
+func (t *tracker) clear() {
+	t.leases = map[wire.SessionID]*tracked{}
+	t.queue = nil
+}
+
+// leads reports whether this member tracks leases, as the leader does.
+func (t *tracker) leads() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.leading
+}
+
+// renew tracks a session that has just been created or attached.
+func (t *tracker) renew(id wire.SessionID, generation uint64, timeout time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.leading {
+		t.renewLocked(id, generation, timeout)
+	}
+}
+
+func (t *tracker) renewLocked(id wire.SessionID, generation uint64, timeout time.Duration) {
+	l := t.leases[id]
+	if l == nil {
+		l = &tracked{id: id, index: -1}
+		t.leases[id] = l
+	}
+	l.generation, l.timeout, l.closing = generation, timeout, false
+	l.deadline = t.extended(timeout)
+	t.enqueueLocked(l, l.deadline)
+}
+
+func (t *tracker) remove(id wire.SessionID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if l := t.leases[id]; l != nil {
+		delete(t.leases, id)
+		if l.index >= 0 {
+			heap.Remove(&t.queue, l.index)
+		}
+	}
+}
+
+// extended is the deadline of a session that has its full timeout from now.
+func (t *tracker) extended(timeout time.Duration) time.Time {
+	return t.clock.Awake().Add(timeout + timeout/driftShare + t.slack)
+}
+
+// touch extends leases by their full timeout from now and returns those that it extended, in the
+// same order. A session whose end has been proposed is not extended any more.
+func (t *tracker) touch(heard []wire.SessionID) []wire.SessionID {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	extended := make([]wire.SessionID, 0, len(heard))
+	for _, id := range heard {
+		if l := t.leases[id]; l != nil && !l.closing {
+			deadline := t.extended(l.timeout)
+			left := l.timeout - deadline.Sub(l.deadline) // of the timeout itself
+			t.margin.Observe(int64(left) * LeaseMarginUnit / int64(max(l.timeout, 1)))
+			l.deadline = deadline
+			extended = append(extended, id)
+		}
+	}
+	return extended
+}
+
+// due marks the sessions that have expired as closing and returns what ends them, and the time
+// until the next one may be due.
+func (t *tracker) due() (ends []*znode.Command, next time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := t.clock.Awake()
+	for len(t.queue) > 0 {
+		l := t.queue[0]
+		if wait := l.queuedFor.Sub(now); wait > 0 {
+			return ends, wait
+		}
+		if l.deadline.After(now) {
+			t.enqueueLocked(l, l.deadline) // touched since
+			continue
+		}
+		if !l.closing {
+			t.margin.Observe(0)
+		}
+		l.closing = true
+		t.enqueueLocked(l, now.Add(closeRetry))
+		ends = append(ends, &znode.Command{Session: l.id, Generation: l.generation, Body: &znode.Expire{}})
+	}
+	return ends, time.Hour
+}
+
+func (t *tracker) enqueueLocked(l *tracked, at time.Time) {
+	l.queuedFor = at
+	if l.index >= 0 {
+		heap.Fix(&t.queue, l.index)
+	} else {
+		heap.Push(&t.queue, l)
+	}
+	if l.index == 0 {
+		t.wake.set()
+	}
+}
+
+// expiryLoop proposes the end of expired sessions while this member leads.
+func (m *Manager) expiryLoop(ctx context.Context) {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		ends, next := m.tracker.due()
+		for _, c := range ends {
+			m.log.Info("session expires: nothing heard from it for its timeout", "session", c.Session)
+			c.Seq = m.nonce()
+			if mutant.On(mutant.ExpiryWithoutCommit) {
+				m.replica.View(func(s *znode.Store) { s.Apply(0, &znode.Entry{Commands: []znode.Command{*c}}, nil) })
+				continue
+			}
+			// If this is lost, so is the leadership, or due returns it again.
+			_ = m.replica.ProposeOnce(ctx, c)
+		}
+		timer.Reset(next)
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		case <-m.tracker.wake:
+		}
+	}
+}
+
+// deadlines is a heap of leases, the earliest first.
+type deadlines []*tracked
+
+func (d deadlines) Len() int           { return len(d) }
+func (d deadlines) Less(i, j int) bool { return d[i].queuedFor.Before(d[j].queuedFor) }
+func (d deadlines) Swap(i, j int) {
+	d[i], d[j] = d[j], d[i]
+	d[i].index, d[j].index = i, j
+}
+
+// Push implements heap.Interface.
+func (d *deadlines) Push(x any) {
+	l := x.(*tracked)
+	l.index = len(*d)
+	*d = append(*d, l)
+}
+
+// Pop implements heap.Interface.
+func (d *deadlines) Pop() any {
+	old := *d
+	l := old[len(old)-1]
+	old[len(old)-1] = nil
+	*d = old[:len(old)-1]
+	l.index = -1
+	return l
+}
+
+// Leases returns how many leases this member keeps; false if it does not lead.
+func (m *Manager) Leases() (n int, leads bool) {
+	t := m.tracker
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.leases), t.leading
+}
+
+// Deadline is when a session expires if no member hears from its client until then.
+type Deadline struct {
+	Session wire.SessionID
+	At      time.Time
+}
+
+// Deadlines lists the leases of all sessions of the cluster, the earliest first. Only the leader
+// has them; leads says whether this member does.
+func (m *Manager) Deadlines() (list []Deadline, leads bool) {
+	t := m.tracker
+	t.mu.Lock()
+	leads = t.leading
+	now := t.clock.Awake()
+	for _, l := range t.leases {
+		list = append(list, Deadline{Session: l.id, At: time.Now().Add(l.deadline.Sub(now))})
+	}
+	t.mu.Unlock()
+	slices.SortFunc(list, func(a, b Deadline) int {
+		return cmp.Or(a.At.Compare(b.At), cmp.Compare(uint64(a.Session), uint64(b.Session)))
+	})
+	return list, leads
 }
