@@ -9,32 +9,6 @@ import (
 	"lockkeeper/znode"
 )
 
-const configPath = "/zookeeper/config"
-
-// isLocal says which requests are answered by this member alone, from its own state.
-func isLocal(op wire.Op) bool {
-	switch op {
-	case wire.OpExists, wire.OpGetData, wire.OpGetACL, wire.OpGetChildren, wire.OpGetChildren2, wire.OpPing,
-		wire.OpCheckWatches, wire.OpRemoveWatches, wire.OpAddWatch, wire.OpSetWatches, wire.OpSetWatches2,
-		wire.OpMultiRead, wire.OpGetEphemerals, wire.OpGetAllChildrenNumber, wire.OpWhoAmI:
-		return true
-	}
-	return false
-}
-
-// isLong reports whether a read may take long. Such a read waits until all requests before it are
-// answered: reads behind a write are executed in the critical section of that write, and a thousand
-// long reads would block it. It does not wait for a change of the members that is being carried
-// out, which may take minutes.
-func isLong(op wire.Op) bool {
-	switch op {
-	case wire.OpGetACL, wire.OpGetChildren, wire.OpGetChildren2, wire.OpMultiRead, wire.OpGetEphemerals,
-		wire.OpSetWatches, wire.OpSetWatches2:
-		return true
-	}
-	return false
-}
-
 // execute answers a request at its place in the session's order. It runs inside View or, behind a
 // write, inside the critical section of that write; so no change can come between what is read and
 // the watch that is set.
@@ -151,7 +125,7 @@ func (s *Session) answer(store *znode.Store, p *pending) (wire.Record, wire.Code
 		return wire.GetEphemeralsResponse{Ephemerals: ephemerals(store, s.id, r.PrefixPath)}, wire.CodeOK
 	}
 	if p.req.Op == wire.OpWhoAmI {
-		return wire.WhoAmIResponse{Clients: whoAmI(s.m.ownIdentities(p.ids))}, wire.CodeOK
+		return wire.WhoAmIResponse{Clients: whoAmI(s.m.cfg.ownIdentities(p.ids))}, wire.CodeOK
 	}
 	return nil, wire.CodeOK // ping
 }

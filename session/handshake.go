@@ -6,7 +6,6 @@ import (
 	"crypto/subtle"
 	"errors"
 	"fmt"
-	"math"
 	"net/netip"
 	"sync"
 	"time"
@@ -290,7 +289,7 @@ func (m *Manager) handshakeApplied(store *znode.Store, c *znode.Command, by *zno
 	delete(m.handshakes, c.Key())
 	r := handshakeResult{status: res.Status, generation: res.Generation}
 	if res.Status == znode.Done {
-		r.session = newSession(m, c.Session, res.Generation, h)
+		r.session = newSession(m, c.Session, res.Generation, h.addr, h.timeout, h.since)
 		m.sessions[c.Session] = r.session
 	}
 	h.result <- r
@@ -309,11 +308,6 @@ func response(req *wire.ConnectRequest, s *Session, password []byte) *wire.Conne
 func refusal(req *wire.ConnectRequest) *wire.ConnectResponse {
 	return &wire.ConnectResponse{Password: make([]byte, wire.PasswordLen), HasReadOnly: req.HasReadOnly}
 }
-
-func (m *Manager) newID() wire.SessionID { return wire.SessionID(m.nextID.Add(1)) }
-
-// nonce numbers the commands that have no place in a session's order.
-func (m *Manager) nonce() uint64 { return m.nextNonce.Add(1) | 1<<63 }
 
 // claims asks the leader about the sessions that clients attach to and this member does not know:
 // it may be behind. Only what the leader does not deny is proposed, so the log does not fill with
@@ -476,6 +470,8 @@ const (
 // guesses counts attaches with a wrong password. It never affects a client that has the right one:
 // session ids are public, so a stranger could keep the holder of a session away otherwise.
 type guesses struct {
+	superLogins PerMinute // the records of refused logins as super user
+
 	mu        sync.Mutex
 	began     time.Time
 	byAddr    map[netip.Prefix]int
@@ -502,45 +498,3 @@ func count[K comparable](m map[K]int, key K) int {
 	m[key] = n + 1
 	return n + 1
 }
-
-// Session ids. Every id carries the number of the member that made it, so that no two members make
-// the same, and begins to count at the wall clock's milliseconds since 1970, so that a restarted
-// member does not begin where it began before. After the clock was set back ids may come again, but
-// no generation of one (znode.Store), so nothing of the session before is taken for the new one's:
-//
-//	members 1 to 254   | member (8) | ms (40)           | count (16) |   as ZooKeeper builds them
-//	member 0           | 0 (8) | 1 | 0 | ms (38)        | count (16) |
-//	member 255         | 0 (8) | 1 | 1 | ms (38)        | count (16) |
-//	read-only mode     | 0 (8) | 0 | member (8) | ms (31)| count (16) |
-//
-// Numbers in parentheses are widths in bits. Of the milliseconds the lower bits are taken.
-// ZooKeeper puts the numbers 0 and 255 into the top byte, too; here 0 there would be that of
-// read-only mode, and 0xFF is that of the owners of TTL nodes, which is why ZooKeeper does not
-// start a member 255 with TTL nodes enabled. No client looks into an id.
-const (
-	countBits   = 16
-	globalBit   = 1 << 55 // below a top byte of 0: a session of the cluster, of member 0 or 255
-	lastBit     = 1 << 54 // of member 255
-	localBits   = 55      // all of the ids of read-only mode are below 1 << localBits
-	localMember = 47      // where the number of the member begins in them
-)
-
-// firstID is where the ids of the sessions begin that a member creates when it starts at now.
-func firstID(member uint8, now time.Time) uint64 {
-	count := uint64(now.UnixMilli()) << countBits
-	switch member {
-	case 0:
-		return globalBit | count&(lastBit-1)
-	case math.MaxUint8:
-		return globalBit | lastBit | count&(lastBit-1)
-	}
-	return uint64(member)<<56 | count&(1<<56-1)
-}
-
-// firstLocalID is the same for the sessions of read-only mode.
-func firstLocalID(member uint8, now time.Time) uint64 {
-	return uint64(member)<<localMember | uint64(now.UnixMilli())<<countBits&(1<<localMember-1)
-}
-
-// isLocalID says whether an id is of a session of read-only mode, of this member's or of another's.
-func isLocalID(id wire.SessionID) bool { return uint64(id)>>localBits == 0 }

@@ -1,10 +1,7 @@
 package session
 
 import (
-	"cmp"
 	"container/heap"
-	"context"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -40,7 +37,7 @@ import (
 
 // lease is the member's knowledge of one session's lease. Instants as of Manager.since.
 type lease struct {
-	m *Manager
+	at *instants
 	// local is set in read-only mode, in which there is no leader: confirmed is then when the
 	// client was last heard from.
 	local     bool
@@ -50,8 +47,8 @@ type lease struct {
 	openSince atomic.Int64 // since when it was heard from without a confirmation, 0 if not
 }
 
-func (l *lease) init(m *Manager, timeout time.Duration, since int64) {
-	l.m, l.timeout = m, int64(timeout)
+func (l *lease) init(at *instants, timeout time.Duration, since int64) {
+	l.at, l.timeout = at, int64(timeout)
 	l.confirmed.Store(since)
 }
 
@@ -64,7 +61,7 @@ func (l *lease) sendable(now int64) int64 {
 		return l.timeout
 	}
 	confirmed := l.confirmed.Load()
-	if woke := l.m.cfg.Clock.Woke(); !woke.IsZero() && confirmed < l.m.instant(woke) && !mutant.On(mutant.LeaseSleeps) {
+	if woke := l.at.clock.Woke(); !woke.IsZero() && confirmed < l.at.instant(woke) && !mutant.On(mutant.LeaseSleeps) {
 		return 0
 	}
 	return confirmed + l.timeout/3 - now
@@ -72,13 +69,13 @@ func (l *lease) sendable(now int64) int64 {
 
 // mayAnswer reports whether bytes may be sent to the client, as far as is known without a look
 // whether the machine was suspended just now: sendUntil has it.
-func (l *lease) mayAnswer() bool { return l.sendable(l.m.recent()) > 0 }
+func (l *lease) mayAnswer() bool { return l.sendable(l.at.recent()) > 0 }
 
 // sendUntil is the instant until which bytes may be sent to the client, for the deadline of the
 // write that follows.
 func (l *lease) sendUntil() time.Time {
 	now := time.Now() // before the clock is read: this process may be stopped in between
-	return now.Add(time.Duration(l.sendable(l.m.since())))
+	return now.Add(time.Duration(l.sendable(l.at.since())))
 }
 
 // overdue reports whether the client was heard from, and may not be answered because the leader has
@@ -100,159 +97,6 @@ func (l *lease) mustClose(now int64) bool {
 	}
 	// A client that was silent for long has sent something: the leader may still confirm that.
 	return age > l.timeout*2/3 && open != 0 && now-open > l.timeout/6
-}
-
-// hear records that the client of s has sent something.
-func (m *Manager) hear(s *Session) {
-	now := m.recent()
-	if s.local {
-		s.lease.confirmed.Store(now)
-		return
-	}
-	s.lease.openSince.CompareAndSwap(0, now)
-	m.toReport(s)
-	if s.lease.sendable(now) < s.lease.timeout/6 {
-		m.leaseNow.set()
-	}
-}
-
-// toReport has the next report to the leader include s.
-func (m *Manager) toReport(s *Session) {
-	if !s.lease.waiting.Swap(true) {
-		m.mu.Lock()
-		m.heard = append(m.heard, s)
-		m.mu.Unlock()
-	}
-}
-
-// leaseRetry is the pause after a report that did not reach the leader.
-const leaseRetry = 30 * time.Millisecond
-
-// leaseLoop reports to the leader several times within a third of the smallest timeout, and at once
-// when a session's confirmation is older than a sixth of its timeout.
-func (m *Manager) leaseLoop(ctx context.Context) {
-	interval := max(m.cfg.MinTimeout/9, time.Millisecond)
-	ticker := time.NewTicker(interval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-			m.endUnconfirmed()
-		case <-m.leaseNow:
-		}
-		if !m.report(ctx) {
-			select {
-			case <-ctx.Done():
-				return
-			case <-time.After(leaseRetry):
-				m.endUnconfirmed()
-				m.leaseNow.set()
-			}
-		}
-	}
-}
-
-// report sends the leader the sessions that this member has heard from; false if that failed.
-func (m *Manager) report(ctx context.Context) bool {
-	m.mu.Lock()
-	heard := m.heard
-	m.heard = nil
-	m.mu.Unlock()
-	ids := make([]wire.SessionID, 0, len(heard))
-	opens := make([]int64, 0, len(heard))
-	live := heard[:0]
-	for _, s := range heard {
-		if s.ended.Load() {
-			continue
-		}
-		s.lease.waiting.Store(false) // what is heard from now on is for the next report
-		live = append(live, s)
-		ids = append(ids, s.id)
-		opens = append(opens, s.lease.openSince.Swap(0))
-	}
-	if len(ids) == 0 {
-		return true
-	}
-	extended, from, err := m.replica.Touch(ctx, ids)
-	if err != nil {
-		m.log.Debug("lease report failed", "sessions", len(ids), "err", err)
-		for i, s := range live {
-			m.reportAgain(s, opens[i])
-		}
-		return false
-	}
-	at := m.instant(from)
-	for i, s := range live {
-		// The answer keeps the order of the report.
-		if len(extended) > 0 && extended[0] == s.id {
-			extended = extended[1:]
-			if s.confirm(at); s.lease.sendable(m.recent()) <= 0 {
-				m.reportAgain(s, opens[i]) // it counts from too long ago, or from before a suspend
-			}
-		} else {
-			m.reportAgain(s, opens[i])
-		}
-	}
-	return true
-}
-
-// reportAgain has the next report include s, which this one did not confirm. open is since when
-// it has been heard from without a confirmation.
-func (m *Manager) reportAgain(s *Session, open int64) {
-	s.lease.openSince.Store(open)
-	m.toReport(s)
-}
-
-// confirm records that the lease of s runs for its full timeout from that instant.
-func (s *Session) confirm(at int64) {
-	for {
-		old := s.lease.confirmed.Load()
-		if at <= old {
-			return
-		}
-		if s.lease.confirmed.CompareAndSwap(old, at) {
-			break
-		}
-	}
-	s.out.wake()
-}
-
-// endUnconfirmed ends the connections whose lease could not be confirmed.
-func (m *Manager) endUnconfirmed() {
-	now := m.since()
-	ended, withheld := 0, 0
-	var closing []*Session
-	m.mu.Lock()
-	for _, s := range m.sessions {
-		if s.lease.overdue(now) {
-			withheld++
-		}
-		if s.lease.mustClose(now) {
-			closing = append(closing, s)
-		}
-	}
-	m.mu.Unlock()
-	for _, s := range closing {
-		if s.lease.openSince.Load() != 0 {
-			ended++
-		}
-		s.end("lease not confirmed: this member does not reach the leader, or the client is silent")
-	}
-	m.leaseTrouble(ended, withheld)
-}
-
-// leaseTrouble warns of clients that are cut off because the leader does not confirm their leases.
-func (m *Manager) leaseTrouble(ended, withheld int) {
-	if withheld > 0 {
-		m.refusals.Warn("leases withheld", "clients get no answers: the leader has not confirmed their leases within a third of "+
-			"their timeouts; look at the network to the leader, and at the load of the leader and of this member", "clients", withheld)
-	}
-	if ended > 0 {
-		m.refusals.Warn("leases lost", "connections closed: their clients sent something, and the leader did not confirm their leases; "+
-			"clients go to other members and keep their sessions if they reach one in time", "connections", ended)
-	}
 }
 
 // tracker holds the leases of all sessions of the cluster while this member leads. Only the leader
@@ -423,32 +267,6 @@ func (t *tracker) enqueueLocked(l *tracked, at time.Time) {
 	}
 }
 
-// expiryLoop proposes the end of expired sessions while this member leads.
-func (m *Manager) expiryLoop(ctx context.Context) {
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
-	for {
-		ends, next := m.tracker.due()
-		for _, c := range ends {
-			m.log.Info("session expires: nothing heard from it for its timeout", "session", c.Session)
-			c.Seq = m.nonce()
-			if mutant.On(mutant.ExpiryWithoutCommit) {
-				m.replica.View(func(s *znode.Store) { s.Apply(0, &znode.Entry{Commands: []znode.Command{*c}}, nil) })
-				continue
-			}
-			// If this is lost, so is the leadership, or due returns it again.
-			_ = m.replica.ProposeOnce(ctx, c)
-		}
-		timer.Reset(next)
-		select {
-		case <-ctx.Done():
-			return
-		case <-timer.C:
-		case <-m.tracker.wake:
-		}
-	}
-}
-
 // deadlines is a heap of leases, the earliest first.
 type deadlines []*tracked
 
@@ -476,33 +294,26 @@ func (d *deadlines) Pop() any {
 	return l
 }
 
-// Leases returns how many leases this member keeps; false if it does not lead.
-func (m *Manager) Leases() (n int, leads bool) {
-	t := m.tracker
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return len(t.leases), t.leading
+// instants are times in nanoseconds since base, by the clock of leases.
+type instants struct {
+	clock *clock.Clock
+	base  time.Time
 }
 
-// Deadline is when a session expires if no member hears from its client until then.
-type Deadline struct {
-	Session wire.SessionID
-	At      time.Time
-}
-
-// Deadlines lists the leases of all sessions of the cluster, the earliest first. Only the leader
-// has them; leads says whether this member does.
-func (m *Manager) Deadlines() (list []Deadline, leads bool) {
-	t := m.tracker
-	t.mu.Lock()
-	leads = t.leading
-	now := t.clock.Awake()
-	for _, l := range t.leases {
-		list = append(list, Deadline{Session: l.id, At: time.Now().Add(l.deadline.Sub(now))})
+// since is the present instant in nanoseconds on the clock that counts suspends; never 0.
+func (i *instants) since() int64 {
+	if mutant.On(mutant.LeaseSleeps) {
+		return i.instant(i.clock.Awake())
 	}
-	t.mu.Unlock()
-	slices.SortFunc(list, func(a, b Deadline) int {
-		return cmp.Or(a.At.Compare(b.At), cmp.Compare(uint64(a.Session), uint64(b.Session)))
-	})
-	return list, leads
+	return i.instant(i.clock.Now())
 }
+
+// recent is since for what may overlook a suspend that nobody has noticed yet. It costs less.
+func (i *instants) recent() int64 {
+	if mutant.On(mutant.LeaseSleeps) {
+		return i.since()
+	}
+	return i.instant(i.clock.Recent())
+}
+
+func (i *instants) instant(t time.Time) int64 { return int64(t.Sub(i.base)) + 1 }

@@ -1,12 +1,15 @@
 package session
 
 import (
+	"context"
 	"errors"
 	"io"
 	"os"
 	"slices"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/semaphore"
 
 	"lockkeeper/session/admission"
 	"lockkeeper/wire"
@@ -15,12 +18,19 @@ import (
 // errEnded says that the connection has lost its session, or the session its connection.
 var errEnded = errors.New("session: connection ended")
 
+// longAnswers lets one goroutine at a time make a long answer, until ctx of the Manager ends.
+type longAnswers struct {
+	*semaphore.Weighted
+	ctx context.Context
+}
+
 // output is what is still to be sent on one connection: replies and notifications in one order.
 // What sends it is in flush.go.
 type output struct {
 	lease  *lease
 	memory *admission.Memory
 	stats  *stats
+	long   *longAnswers
 	max    int // bytes that it may hold
 
 	mu       sync.Mutex
@@ -76,9 +86,6 @@ type notice struct {
 	backlog *backlog // else nil
 }
 
-// noticeBytes is at least what a notification counts for besides its path.
-const noticeBytes = 64
-
 // bytes returns what a notice counts for, and how much of it is in a burst.
 func (n *notice) bytes() (all, shared int) {
 	if b := n.backlog; b != nil {
@@ -87,25 +94,16 @@ func (n *notice) bytes() (all, shared int) {
 	return noticeBytes + len(n.event.Path), 0
 }
 
-// appendNotice appends the frame of a notification.
-func appendNotice(buf []byte, zxid wire.Zxid, t wire.EventType, path string) []byte {
-	return wire.AppendReply(buf, wire.ReplyHeader{Xid: wire.XidNotification, Zxid: zxid},
-		wire.WatcherEvent{Type: t, State: wire.StateSyncConnected, Path: path})
-}
-
 // keptBufferBytes is up to which size the buffer of a piece is used again.
 const keptBufferBytes = 64 << 10
 
 // pieces holds free pieces. A connection has one only while there is something to send.
 var pieces = sync.Pool{New: func() any { return new(piece) }}
 
-func (o *output) init(l *lease, m *Manager) {
-	o.lease, o.memory, o.stats, o.max = l, &m.gate.Memory, &m.stats, 2*m.gate.Limits().Response
+func (o *output) init(l *lease, m *admission.Memory, s *stats, long *longAnswers, max int) {
+	o.lease, o.memory, o.stats, o.long, o.max = l, m, s, long, max
 	o.changed.L = &o.mu
 }
-
-// frameHead is the length in front of a frame.
-const frameHead = 4
 
 // addLocked adds a frame that has about so many bytes; 0 for one that is short.
 func (o *output) addLocked(h wire.ReplyHeader, body wire.Record, bytes int) {
@@ -399,35 +397,10 @@ const (
 	// flushPatience is how long Flush waits for the client on behalf of the goroutine that reads
 	// from it.
 	flushPatience = 10 * time.Millisecond
-	// writeChunkBytes is how much is written at a time. A client that receives none of it for the
-	// length of its session timeout is disconnected; one that is only slow is not.
-	writeChunkBytes = 64 << 10
+	// outputCollectBytes is how much output Submit's goroutine may collect before another goroutine
+	// is started to send it.
+	outputCollectBytes = 64 << 10
 )
-
-// Open gives the session the connection on which its output is sent, the answer to the handshake
-// first. Its caller calls Flush next. Two goroutines send, one at a time:
-//
-//   - The one that calls Submit sends the replies that Submit made at once. It calls Flush(false)
-//     before it waits for the client, so all of them are one write.
-//   - For replies to writes, events, and what the client or the lease has held up, the session
-//     calls Conn.Wake, and the goroutine that this starts calls Flush(true). It ends when nothing
-//     is left that may be sent.
-func (s *Session) Open(c Conn, answer []byte) { s.out.open(c, answer) }
-
-// Flush sends what may be sent now, unless another call of Flush is sending, which then sends that
-// too. With wait it waits for as long as the client takes to receive it; without, what the client
-// has not received after 10 ms is left to a goroutine that Conn.Wake starts.
-//
-// Errors: io.EOF says that everything has been sent and nothing more will come, so that the
-// connection can be closed in order; any other error, that it has to be closed at once. The session
-// is detached then, so that a Submit that waits returns, and what the connection holds is free.
-func (s *Session) Flush(wait bool) error {
-	err := s.out.flush(wait)
-	if err != nil && err != io.EOF {
-		s.Detach()
-	}
-	return err
-}
 
 func (o *output) open(c Conn, answer []byte) {
 	o.mu.Lock()
@@ -514,14 +487,13 @@ func (o *output) encode(p *piece) {
 		p.encode()
 		return
 	}
-	m := o.lease.m
-	if m.answering.Acquire(m.ctx, 1) != nil {
+	if o.long.Acquire(o.long.ctx, 1) != nil {
 		p.bytes = []byte{} // the member stops
 		return
 	}
-	defer m.answering.Release(1)
+	defer o.long.Release(1)
 	notices := p.encode()
-	m.stats.notified(notices, len(p.bytes))
+	o.stats.notified(notices, len(p.bytes))
 }
 
 // skip removes the current piece, of which nothing is to be sent.

@@ -2,8 +2,6 @@ package session
 
 import (
 	"cmp"
-	"context"
-	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -195,28 +193,6 @@ func (t *watchTable) removeSome(s *Session, n int) (done bool) {
 // removeStep is how many watched paths are removed under one lock, for which events wait.
 const removeStep = 1000
 
-// sweepLoop removes the watches of connections that had many, and settles those that have fired
-// when they were many.
-func (m *Manager) sweepLoop(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-m.sweepNow:
-		}
-		m.mu.Lock()
-		list := m.abandoned
-		m.abandoned = nil
-		m.mu.Unlock()
-		for _, s := range list {
-			for !m.watches.removeSome(s, removeStep) {
-			}
-		}
-		for !m.watches.settleSome(removeStep) {
-		}
-	}
-}
-
 // watchKind translates the type of checkWatches and removeWatches (docs/protocol/watches.md 8).
 func watchKind(watchType int32) (data, child watchMode, ok bool) {
 	switch watchType {
@@ -248,14 +224,6 @@ func (t *watchTable) remove(s *Session, path string, data, child watchMode) bool
 	return inData || inChild
 }
 
-// WatchCounts are the sizes of the watch tables.
-type WatchCounts struct {
-	Connections int // that watch anything
-	Paths       int // watched in the data table
-	DataWatches int // entries of the data table
-	Watches     int // entries of both tables
-}
-
 func (t *watchTable) counts() WatchCounts {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -265,102 +233,6 @@ func (t *watchTable) counts() WatchCounts {
 		DataWatches: t.data.entries,
 		Watches:     t.data.entries + t.child.entries,
 	}
-}
-
-// Watch is one entry of the data table: a session and a path that it watches.
-type Watch struct {
-	Session wire.SessionID
-	Path    string
-}
-
-// DataWatches lists the data table, in which exists, getData and addWatch register, sorted by
-// session and path (the four-letter words wchc and wchp).
-func (m *Manager) DataWatches() []Watch {
-	t := &m.watches
-	t.mu.Lock()
-	var list []Watch
-	for path, at := range t.data.at {
-		for s := range at {
-			list = append(list, Watch{Session: s.id, Path: path})
-		}
-	}
-	t.mu.Unlock()
-	slices.SortFunc(list, func(a, b Watch) int {
-		return cmp.Or(cmp.Compare(uint64(a.Session), uint64(b.Session)), cmp.Compare(a.Path, b.Path))
-	})
-	return list
-}
-
-// herdSize is how many connections have to watch a node for it to be among the Herds.
-const herdSize = 100
-
-// WatchersOf returns how many connections watch a node, in the table in which there are more.
-func (m *Manager) WatchersOf(path string) int {
-	t := &m.watches
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return max(len(t.data.at[path]), len(t.child.at[path]))
-}
-
-// WatchedBy returns the paths that the connection of a session watches, sorted.
-func (m *Manager) WatchedBy(id wire.SessionID) []string {
-	s := m.session(id)
-	if s == nil {
-		return nil
-	}
-	t := &m.watches
-	t.mu.Lock()
-	paths := slices.Collect(maps.Keys(s.watched))
-	t.mu.Unlock()
-	slices.Sort(paths)
-	return paths
-}
-
-// Herds returns the nodes that at least herdSize connections watch, with how many do, the most
-// watched first.
-func (m *Manager) Herds() (paths []string, watchers []int) {
-	t := &m.watches
-	t.mu.Lock()
-	size := map[string]int{}
-	for path := range t.herds {
-		if n := max(len(t.data.at[path]), len(t.child.at[path])); n >= herdSize {
-			size[path] = n
-			paths = append(paths, path)
-		} else {
-			delete(t.herds, path)
-		}
-	}
-	t.mu.Unlock()
-	slices.SortFunc(paths, func(a, b string) int { return cmp.Or(cmp.Compare(size[b], size[a]), cmp.Compare(a, b)) })
-	for _, path := range paths {
-		watchers = append(watchers, size[path])
-	}
-	return paths, watchers
-}
-
-// Connection is a session that is connected to this member.
-type Connection struct {
-	ConnStats
-	Watches    int // paths that it watches
-	Identities []znode.Identity
-}
-
-// Connections lists the sessions that are connected to this member, in no particular order.
-func (m *Manager) Connections() (list []Connection) {
-	all := m.all()
-	watches := make([]int, len(all))
-	t := &m.watches
-	t.mu.Lock()
-	for i, s := range all {
-		watches[i] = len(s.watched)
-	}
-	t.mu.Unlock()
-	for i, s := range all {
-		if !s.local {
-			list = append(list, Connection{s.Stats(), watches[i], m.ownIdentities(*s.ids.Load())})
-		}
-	}
-	return list
 }
 
 // fanout matches the events of one command with the watches of all connections.
@@ -854,3 +726,19 @@ func (b *backlog) appendFrames(buf []byte) (frames []byte, n int) {
 	}
 	return buf, n
 }
+
+// writeChunkBytes is how much is written at a time. A client that receives none of it for the
+// length of its session timeout is disconnected; one that is only slow is not.
+const writeChunkBytes = 64 << 10
+
+// noticeBytes is at least what a notification counts for besides its path.
+const noticeBytes = 64
+
+// appendNotice appends the frame of a notification.
+func appendNotice(buf []byte, zxid wire.Zxid, t wire.EventType, path string) []byte {
+	return wire.AppendReply(buf, wire.ReplyHeader{Xid: wire.XidNotification, Zxid: zxid},
+		wire.WatcherEvent{Type: t, State: wire.StateSyncConnected, Path: path})
+}
+
+// herdSize is how many connections have to watch a node for it to be among the Herds.
+const herdSize = 100
