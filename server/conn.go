@@ -3,7 +3,6 @@ package server
 import (
 	"bufio"
 	"bytes"
-	"container/list"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -50,7 +49,6 @@ type conn struct {
 	r        *bufio.Reader
 	session  atomic.Pointer[session.Session] // nil before the handshake
 	parting  atomic.Bool                     // its last answer is being sent
-	silent   *list.Element                   // of clientPort.silent; nil if it is not in there
 }
 
 func newConn(nc net.Conn) *conn {
@@ -199,7 +197,7 @@ func (s *Server) handshake(ctx context.Context, c *conn) *session.Session {
 		s.log.Debug("connection closed: its first frame is no connect request", "client", c.remote, "err", err)
 		return nil
 	}
-	if !s.connects.take() {
+	if !s.connects.Allow() {
 		s.port.rejected.Add(1)
 		s.log.Debug("client refused: too many handshakes (connection_throttle_tokens)", "client", c.remote)
 		return nil
