@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"net"
 	"os"
 	"path/filepath"
 	"time"
@@ -83,7 +82,7 @@ func (m *member) Figures() *ops.Figures {
 	f := &ops.Figures{
 		ID: s.cfg.ID, Alone: s.cfg.Standalone(), Version: m.build.Version, Build: m.build.zooKeeperLine(),
 		Uptime: time.Since(m.started), Standing: m.Standing(),
-		Replica: s.replica.Status(), Membership: s.present(), Peers: s.replica.PeerStats(), PeerAuth: s.peerAuth.kind(),
+		Replica: s.replica.Status(), Membership: m.membership(), Peers: s.replica.PeerStats(), PeerAuth: s.peerAuth.kind(),
 		CommonVersion: s.replica.CommonVersion(),
 		ClientAddr:    s.ClientAddr().String(), Port: s.port.counts(), Connections: s.port.count(),
 		Work: s.sessions.Stats(), LocalSessions: s.sessions.LocalSessions(),
@@ -91,7 +90,7 @@ func (m *member) Figures() *ops.Figures {
 		DiskFullStops: s.cfg.DiskFullStops, Failures: s.cfg.DiskFullStops, PeerPort: s.peerAuth.metrics,
 		OfWork: s.sessions.Measures(), OfLog: s.replica.Measures(), Pauses: &s.clocks.pauses, Recents: &m.recents,
 	}
-	f.ClientPort, f.SecurePort = s.clientPorts()
+	f.ClientPort, f.SecurePort = s.port.ports()
 	s.replica.View(func(store *znode.Store) { f.State, f.Zxid = store.Counts(), store.Zxid() })
 	if s.Err() != nil {
 		f.Failures++
@@ -112,19 +111,13 @@ func (m *member) Figures() *ops.Figures {
 	return f
 }
 
-// clientPorts are the ports for clients, the second one with TLS only; -1 if there is none.
-func (s *Server) clientPorts() (port, securePort int) {
-	port, securePort = 0, -1
-	if at, ok := s.ClientAddr().(*net.TCPAddr); ok {
-		port = at.Port
+// membership returns the members as of what this member has applied, which members.list follows a
+// moment later; those of members.list while it has applied none.
+func (m *member) membership() ops.Membership {
+	if list, version := m.s.replica.Members(); len(list) > 0 && !m.s.cfg.Standalone() {
+		return ops.Membership{Members: list, Version: version}
 	}
-	if at, ok := s.SecureClientAddr().(*net.TCPAddr); ok {
-		securePort = at.Port
-	}
-	if s.cfg.ClientTLS == zoocfg.TLSOnly {
-		return -1, port
-	}
-	return port, securePort
+	return m.s.members.list()
 }
 
 // Usage implements ops.Member.

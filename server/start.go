@@ -11,16 +11,11 @@ import (
 	"os"
 	"os/user"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
-	"golang.org/x/time/rate"
-
 	"lockkeeper/internal/clock"
-	"lockkeeper/internal/connlimit"
 	"lockkeeper/internal/loglimit"
 	"lockkeeper/quorum"
 	"lockkeeper/quorum/peer"
@@ -49,17 +44,15 @@ type Server struct {
 
 	dirs     *datadir.Dirs // nil with injected stores
 	peerAuth peerAuth
-	tls      *serverTLS                     // nil unless a port for clients or HTTP speaks TLS
-	audit    *audit.Log                     // nil unless it is configured
-	agreed   atomic.Pointer[ops.Membership] // nil until this member has learned of one
+	tls      *serverTLS // nil unless a port for clients or HTTP speaks TLS
+	audit    *audit.Log // nil unless it is configured
 
 	replica  *quorum.Replica
 	sessions *session.Manager
 	port     *clientPort
-	connects *rate.Limiter
-	// listenTCP opens ports: Config.Listen, or TCP.
-	listenTCP func(network, addr string) (net.Listener, error)
-	clocks    clockWatch
+	members  members
+	opener   *opener
+	clocks   clockWatch
 	// fences holds an element for the fence that looks at many contenders.
 	fences chan struct{}
 
@@ -148,7 +141,7 @@ func start(ctx context.Context, cfg Config) (_ *Server, err error) {
 		cfg: cfg, log: cfg.Logger, lines: lines, fences: make(chan struct{}, 1),
 		life: life{failed: make(chan struct{}), stopping: make(chan struct{})},
 	}
-	s.member = newMember(s)
+	s.members.cfg, s.opener, s.member = &s.cfg, newOpener(&s.cfg), newMember(s)
 	s.clocks = clockWatch{now: cfg.Now, log: loglimit.New(cfg.Logger)}
 	if s.clocks.now == nil {
 		s.clocks.now = time.Now
@@ -166,26 +159,23 @@ func start(ctx context.Context, cfg Config) (_ *Server, err error) {
 	if err != nil {
 		return nil, datadir.Advice(&s.cfg, err)
 	}
-	if err := s.openTLS(); err != nil {
+	if s.tls, err = openTLS(&s.cfg); err != nil {
 		return nil, err
 	}
 	opened = append(opened, s.tls.stop)
-	ports, err := s.listen(&opened)
+	ports, err := s.opener.listen(&opened)
 	if err := cmp.Or(err, ctx.Err()); err != nil {
 		return nil, err
 	}
-	if s.peerAuth, err = s.openPeerAuth(ports.peers); err != nil {
+	if s.peerAuth, err = openPeerAuth(&s.cfg, ports.peers); err != nil {
 		return nil, err
 	}
-	s.connects = connlimit.NewRate(s.cfg.ConnectTokens, s.cfg.ConnectFillCount, s.cfg.ConnectFillTime)
 	if err := s.openAudit(unbounded, &opened); err != nil {
 		return nil, err
 	}
-	s.port = newClientPort(s.clientTLS(ports.clients, s.cfg.ClientTLS), &s.cfg, s.serveConn)
-	if ports.secure != nil {
-		s.port.secure = s.clientTLS(ports.secure, zoocfg.TLSOnly)
-	}
 	s.sessions = session.NewManager(s.sessionConfig())
+	shared := s.openSurfaces()
+	s.port = newClientPort(ports, &s.cfg, s.tls, s.sessions, s.words)
 	s.recorder = console.NewRecorder(max(0, s.cfg.HistoryBytes))
 	s.recorder.Granted = s.sessions.Granted
 	s.replica, err = quorum.Open(s.quorumConfig(stores, ports.peers))
@@ -193,7 +183,7 @@ func start(ctx context.Context, cfg Config) (_ *Server, err error) {
 		return nil, datadir.Advice(&s.cfg, err)
 	}
 	s.member.stops = ops.NewStopAnswers(s.replica)
-	shared := s.openSurfaces()
+	s.console = console.New(shared, s.member.build.Version, s.recorder, web.Handler())
 	s.sessions.Start(s.replica)
 	handshakes, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
@@ -230,7 +220,7 @@ func (s *Server) openStores(ctx context.Context, opened *[]func()) (stores store
 		if stores, err = offline.OpenStores(ctx, &s.cfg); err != nil {
 			return stores, err
 		}
-		s.warnOfOpenFiles()
+		warnOfOpenFiles(&s.cfg)
 	}
 	for _, what := range stores.Repaired {
 		s.log.Warn("data directory repaired", "what", what)
@@ -244,12 +234,11 @@ func (s *Server) openStores(ctx context.Context, opened *[]func()) (stores store
 // openSurfaces makes the surfaces that need no port of their own.
 func (s *Server) openSurfaces() *ops.Shared {
 	s.door = door.New(door.Config{
-		Settings: &s.cfg, Sessions: s.sessions, Members: func() []Member { return s.membership().Members },
-		Holder: s.certIdentities, UsesTLS: usesTLS, Audit: s.audit, Now: s.clocks.now, Log: s.log,
+		Settings: &s.cfg, Sessions: s.sessions, Members: func() []Member { return s.members.list().Members },
+		Holder: s.tls.certIdentities, UsesTLS: usesTLS, Audit: s.audit, Now: s.clocks.now, Log: s.log,
 	})
 	shared := ops.NewShared(s.member, s.door)
 	s.words = &words.Words{Shared: shared}
-	s.console = console.New(shared, s.member.build.Version, s.recorder, web.Handler())
 	return shared
 }
 
@@ -262,7 +251,7 @@ func (s *Server) serveHTTP(shared *ops.Shared, ports listeners) {
 		commands := admin.New(shared)
 		commands.Register(mux)
 		s.console.Register(mux)
-		s.http = s.door.Open("HTTP port", s.httpTLS(ports.http, s.cfg.HTTPTLS), mux, s.cfg.HTTPLogin, commands.IsRestore)
+		s.http = s.door.Open("HTTP port", s.tls.httpListener(ports.http, s.cfg.HTTPTLS), mux, s.cfg.HTTPLogin, commands.IsRestore)
 		s.http.Start()
 	}
 	if ports.metrics != nil {
@@ -271,7 +260,7 @@ func (s *Server) serveHTTP(shared *ops.Shared, ports listeners) {
 			mode = zoocfg.TLSOnly
 		}
 		mux.Handle("GET /metrics", metrics.NewHandler(s.prometheusMetrics, !s.cfg.NoProcessMetrics))
-		s.metricsPort = s.door.Open("port for metrics", s.httpTLS(ports.metrics, mode), mux, s.cfg.MetricsLogin, nil)
+		s.metricsPort = s.door.Open("port for metrics", s.tls.httpListener(ports.metrics, mode), mux, s.cfg.MetricsLogin, nil)
 		s.metricsPort.Start()
 	}
 }
@@ -281,89 +270,6 @@ func (s *Server) prometheusMetrics() metrics.List {
 	f := s.member.Figures()
 	return append(f.Metrics(s.member.Usage()),
 		f.LabeledMetrics(console.LockMetrics(s.replica.View, time.Now()), !s.cfg.NoProcessMetrics)...)
-}
-
-// listeners are the ports of a member; those that it does not need are nil.
-type listeners struct{ clients, secure, peers, http, metrics net.Listener }
-
-// listen opens the ports, so that a port in use stops the start before anything else has begun. It
-// reports the faults of all of them.
-func (s *Server) listen(opened *[]func()) (ports listeners, err error) {
-	listen := s.cfg.Listen
-	if listen == nil {
-		lc := net.ListenConfig{KeepAlive: -1}
-		if s.cfg.TCPKeepAlive {
-			lc.KeepAlive = 0
-		}
-		listen = func(network, addr string) (net.Listener, error) {
-			return lc.Listen(context.Background(), network, addr)
-		}
-	}
-	s.listenTCP = listen
-	var faults zoocfg.Faults
-	open := func(key, addr string) net.Listener {
-		l, err := s.listenAt(addr)
-		if err != nil {
-			faults = append(faults, s.listenFault(key, addr, err))
-			return nil
-		}
-		*opened = append(*opened, func() { _ = l.Close() })
-		return l
-	}
-	ports.clients = open("clientPort", s.cfg.ClientAddr)
-	if s.cfg.SecureClientAddr != "" {
-		ports.secure = open("secureClientPort", s.cfg.SecureClientAddr)
-	}
-	if s.cfg.HTTPAddr != "" {
-		ports.http = open("admin.serverPort", s.cfg.HTTPAddr)
-	}
-	if s.cfg.MetricsAddr != "" {
-		ports.metrics = open("metricsProvider.httpPort", s.cfg.MetricsAddr)
-	}
-	if !s.cfg.Standalone() {
-		self := s.cfg.Self()
-		ports.peers = open(self.Key(), s.peerListenAddr(self.PeerAddr()))
-	}
-	return ports, faults.Err()
-}
-
-func (s *Server) listenAt(addr string) (net.Listener, error) {
-	return s.listenTCP("tcp", everywhere(addr))
-}
-
-// everywhere turns 0.0.0.0 into the empty host: as in ZooKeeper, it means IPv6 as well.
-func everywhere(addr string) string {
-	if host, port, err := net.SplitHostPort(addr); err == nil && host == "0.0.0.0" {
-		return net.JoinHostPort("", port)
-	}
-	return addr
-}
-
-func (s *Server) listenFault(key, addr string, err error) zoocfg.Fault {
-	cause := err
-	var op *net.OpError
-	if errors.As(err, &op) {
-		cause = op.Err
-	}
-	var call *os.SyscallError
-	if errors.As(err, &call) {
-		cause = call.Err
-	}
-	advice := ""
-	switch {
-	case errors.Is(err, syscall.EADDRINUSE):
-		advice = "; stop the program that uses the port, or choose another one"
-	case errors.Is(err, syscall.EACCES):
-		advice = "; ports below 1024 need a privilege"
-	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		advice = "; this machine does not have that address"
-		if strings.HasPrefix(key, "server.") {
-			advice += " (quorumListenOnAllIPs=true listens on all)"
-		}
-	}
-	f := s.cfg.Fault(key, "cannot listen on %s: %v%s", addr, cause, advice)
-	f.Err = err
-	return f
 }
 
 func (s *Server) sessionConfig() session.Config {
@@ -389,7 +295,7 @@ func (s *Server) sessionConfig() session.Config {
 		AnySASLUser:     s.cfg.AnySASLUser,
 		Ensembles:       s.cfg.Ensembles,
 		KeyScheme:       s.cfg.KeyScheme,
-		Limits:          s.limits(),
+		Limits:          limitsOf(&s.cfg, s.members.voters()),
 
 		ReapInterval:  s.cfg.ReapInterval,
 		ReapPerMinute: s.cfg.ReapPerMinute,
@@ -452,12 +358,12 @@ func processUser() string {
 	return strconv.Itoa(os.Getuid())
 }
 
-// limits are those of this member: as in ZooKeeper, all voters but one share the number of
+// limitsOf are the limits of a member: as in ZooKeeper, all voters but one share the number of
 // outstanding requests.
-func (s *Server) limits() session.Limits {
-	l := s.cfg.Limits
-	if n := s.voters(); n > 2 && l.Outstanding > 0 {
-		l.Outstanding = max(1, l.Outstanding/(n-1))
+func limitsOf(cfg *Config, voters int) session.Limits {
+	l := cfg.Limits
+	if voters > 2 && l.Outstanding > 0 {
+		l.Outstanding = max(1, l.Outstanding/(voters-1))
 	}
 	return l
 }
@@ -481,7 +387,7 @@ func (s *Server) quorumConfig(stores store.Stores, peers net.Listener) quorum.Co
 		MembersChanged: s.membersChanged,
 		Fatal:          s.fail,
 		MayTransfer:    func(proof string, occasion []byte) error { return ops.VerifyTransfer(s.member, proof, occasion) },
-		Peers: peer.Config{Listen: s.listenPeers(peers), Dial: s.cfg.Dial, AnyAddr: s.cfg.AnyPeerAddr,
+		Peers: peer.Config{Listen: s.opener.listenPeers(peers), Dial: s.cfg.Dial, AnyAddr: s.cfg.AnyPeerAddr,
 			MaxConns: s.cfg.MaxPeerCnxns, FrameBytes: int64(s.cfg.PeerFrameBytes), Auth: s.peerAuth.auth,
 			Observe: s.cfg.ObserveRaft},
 		KeepQuotas: s.cfg.KeepQuotas,

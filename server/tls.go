@@ -39,8 +39,9 @@ const (
 	unsentRecordBytes = 4 * recordBytes
 )
 
-// serverTLS is the TLS of the ports for clients and HTTP.
+// serverTLS is the TLS of the ports for clients and HTTP. nil has no port that speaks TLS.
 type serverTLS struct {
+	cfg      *Config
 	keeper   *secure.Keeper
 	refusals *loglimit.Limiter
 	// maxShaking is how many clients may be in their handshake at a time.
@@ -54,20 +55,19 @@ type serverTLS struct {
 	shaking list.List // the secureConns of clients that are in their handshake, the oldest first
 }
 
-// openTLS reads the certificates, if a port speaks TLS.
-func (s *Server) openTLS() error {
-	if !s.cfg.SpeaksTLS() {
-		return nil
+// openTLS reads the certificates; nil if no port speaks TLS.
+func openTLS(cfg *Config) (*serverTLS, error) {
+	if !cfg.SpeaksTLS() {
+		return nil, nil
 	}
-	keeper, err := s.cfg.OpenTLS()
+	keeper, err := cfg.OpenTLS()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	s.tls = &serverTLS{keeper: keeper, refusals: loglimit.New(s.log),
-		maxShaking: s.cfg.MaxHandshakes, stopped: cancel}
-	s.tls.done.Go(func() { s.reloadLoop(ctx) })
-	return nil
+	t := &serverTLS{cfg: cfg, keeper: keeper, refusals: loglimit.New(cfg.Logger), maxShaking: cfg.MaxHandshakes, stopped: cancel}
+	t.done.Go(func() { t.reloadLoop(ctx) })
+	return t, nil
 }
 
 // expiry logs that a certificate is about to expire: when it is first seen, and once a day.
@@ -98,25 +98,25 @@ func (e *expiry) look(log *slog.Logger, expires time.Time) {
 
 // reloadLoop reads certificates again that have changed, if the configuration says so, and logs
 // that they expire. Connections keep theirs.
-func (s *Server) reloadLoop(ctx context.Context) {
+func (t *serverTLS) reloadLoop(ctx context.Context) {
 	tick := time.NewTicker(reloadEvery)
 	defer tick.Stop()
 	end := expiry{whom: "clients"}
 	for {
-		end.look(s.log, s.tls.keeper.Expires())
+		end.look(t.cfg.Logger, t.keeper.Expires())
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			return
 		}
-		if !s.cfg.TLS.Reload {
+		if !t.cfg.TLS.Reload {
 			continue
 		}
-		switch changed, err := s.tls.keeper.Reload(); {
+		switch changed, err := t.keeper.Reload(); {
 		case err != nil:
-			s.log.Error("the new certificates cannot be used: those before stay in use", "err", err)
+			t.cfg.Logger.Error("the new certificates cannot be used: those before stay in use", "err", err)
 		case changed:
-			s.log.Info("certificates read again", "expires", s.tls.keeper.Expires())
+			t.cfg.Logger.Info("certificates read again", "expires", t.keeper.Expires())
 		}
 	}
 }
@@ -156,47 +156,47 @@ var errTooManyHandshakes = errors.New("server: too many TLS handshakes (netty.se
 // secureClient has a client's connection decide whether it speaks TLS, and shakes hands. All of it,
 // and the first request, has the time of HandshakeTimeout. It returns false when the connection is
 // to be closed.
-func (s *Server) secureClient(ctx context.Context, c *conn) bool {
+func (p *clientPort) secureClient(ctx context.Context, c *conn) bool {
 	sc, ok := c.Conn.(*secureConn)
 	if !ok {
 		return true
 	}
-	until := c.accepted.Add(s.cfg.HandshakeTimeout)
+	until := c.accepted.Add(p.cfg.HandshakeTimeout)
 	_ = sc.SetDeadline(until)
-	err := sc.decide(s.cfg.TLSDetectTimeout, until)
+	err := sc.decide(p.cfg.TLSDetectTimeout, until)
 	if err == nil && sc.tls != nil {
-		err = s.shakeHands(ctx, sc)
+		err = p.tls.shakeHands(ctx, sc)
 	}
 	_ = sc.SetWriteDeadline(time.Time{})
 	switch {
 	case err == nil:
 		return true
 	case sc.tls == nil:
-		s.silent(c, err)
+		p.silent(c, err)
 	case errors.Is(err, errTooManyHandshakes):
-		s.tls.exceeded.Add(1)
-		s.tls.refusals.Warn("too many", "client closed in its TLS handshake: newer ones are too many", "client", c.remote,
-			"limit", s.cfg.MaxHandshakes)
+		p.tls.exceeded.Add(1)
+		p.tls.refusals.Warn("too many", "client closed in its TLS handshake: newer ones are too many", "client", c.remote,
+			"limit", p.cfg.MaxHandshakes)
 	case !sc.heard:
-		s.silent(c, err)
+		p.silent(c, err)
 	default:
-		s.tls.failed.Add(1)
+		p.tls.failed.Add(1)
 		if _, plain := errors.AsType[tls.RecordHeaderError](err); plain {
-			s.tls.refusals.Warn(c.remote.Addr().String(), "client refused: it does not use TLS, and this port is for TLS only", "client", c.remote)
+			p.tls.refusals.Warn(c.remote.Addr().String(), "client refused: it does not use TLS, and this port is for TLS only", "client", c.remote)
 			break
 		}
-		s.tls.refusals.Warn(c.remote.Addr().String(), "client refused: TLS handshake failed", "client", c.remote, "err", err)
+		p.tls.refusals.Warn(c.remote.Addr().String(), "client refused: TLS handshake failed", "client", c.remote, "err", err)
 	}
 	return false
 }
 
-func (s *Server) shakeHands(ctx context.Context, sc *secureConn) error {
-	at := s.tls.begin(sc)
+func (t *serverTLS) shakeHands(ctx context.Context, sc *secureConn) error {
+	at := t.begin(sc)
 	err := sc.handshake(ctx)
-	displaced := !s.tls.end(at)
+	displaced := !t.end(at)
 	switch {
 	case err == nil:
-		s.tls.handshakes.Add(1)
+		t.handshakes.Add(1)
 	case displaced:
 		return errTooManyHandshakes
 	}
@@ -235,7 +235,7 @@ func (t *serverTLS) shakingCount() int {
 
 // certIdentities are the identities of the holder of the certificate that was shown on a
 // connection.
-func (s *Server) certIdentities(nc net.Conn) []znode.Identity {
+func (t *serverTLS) certIdentities(nc net.Conn) []znode.Identity {
 	sc, ok := nc.(*secureConn)
 	if !ok || sc.tls == nil {
 		return nil
@@ -244,7 +244,7 @@ func (s *Server) certIdentities(nc net.Conn) []znode.Identity {
 	if len(certs) == 0 {
 		return nil
 	}
-	return s.holderIdentities(certs[0])
+	return t.holderIdentities(certs[0])
 }
 
 // usesTLS reports whether a connection speaks TLS.
@@ -253,13 +253,13 @@ func usesTLS(nc net.Conn) bool {
 	return ok && sc.tls != nil
 }
 
-func (s *Server) holderIdentities(cert *x509.Certificate) []znode.Identity {
-	id, err := s.cfg.X509Naming.ID(cert)
+func (t *serverTLS) holderIdentities(cert *x509.Certificate) []znode.Identity {
+	id, err := t.cfg.X509Naming.ID(cert)
 	if err != nil {
-		s.tls.refusals.Warn("naming", "the id of a certificate's holder is its subject", "id", id, "because", err)
+		t.refusals.Warn("naming", "the id of a certificate's holder is its subject", "id", id, "because", err)
 	}
 	ids := []znode.Identity{{Scheme: "x509", ID: id}}
-	if s.cfg.X509SuperUser != "" && id == s.cfg.X509SuperUser {
+	if t.cfg.X509SuperUser != "" && id == t.cfg.X509SuperUser {
 		ids = append(ids, znode.Identity{Scheme: "super"})
 	}
 	return ids
@@ -273,34 +273,34 @@ type tlsListener struct {
 	begin  func(*secureConn) error // of its connections
 }
 
-// clientTLS is a listener for clients in that mode; without TLS it is l itself.
-func (s *Server) clientTLS(l net.Listener, mode zoocfg.TLSMode) net.Listener {
+// clientListener is a listener for clients in that mode; without TLS it is l itself.
+func (t *serverTLS) clientListener(l net.Listener, mode zoocfg.TLSMode) net.Listener {
 	if mode == zoocfg.TLSOff {
 		return l
 	}
-	return &tlsListener{Listener: l, mode: mode, config: s.tls.keeper.Server()}
+	return &tlsListener{Listener: l, mode: mode, config: t.keeper.Server()}
 }
 
-// httpTLS is the listener of a port for HTTP. Its connections shake hands when net/http reads from
-// them, within its deadlines.
-func (s *Server) httpTLS(l net.Listener, mode zoocfg.TLSMode) net.Listener {
+// httpListener is the listener of a port for HTTP. Its connections shake hands when net/http reads
+// from them, within its deadlines.
+func (t *serverTLS) httpListener(l net.Listener, mode zoocfg.TLSMode) net.Listener {
 	if mode == zoocfg.TLSOff {
 		return l
 	}
 	auth := secure.ClientAuthWant
 	switch {
-	case s.cfg.HTTPNeedCert:
+	case t.cfg.HTTPNeedCert:
 		auth = secure.ClientAuthNeed
-	case s.cfg.TLS.TrustStore.File == "":
+	case t.cfg.TLS.TrustStore.File == "":
 		auth = secure.ClientAuthNone
 	}
-	return &tlsListener{Listener: l, mode: mode, config: s.tls.keeper.ServerAsking(auth), begin: s.beginHTTP}
+	return &tlsListener{Listener: l, mode: mode, config: t.keeper.ServerAsking(auth), begin: t.beginHTTP}
 }
 
 // noPlainHTTP answers a request without TLS.
 const noPlainHTTP = "HTTP/1.0 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\nThis port is for HTTPS.\n"
 
-func (s *Server) beginHTTP(c *secureConn) error {
+func (t *serverTLS) beginHTTP(c *secureConn) error {
 	if err := c.decide(0, time.Time{}); err != nil || c.tls == nil {
 		return err
 	}
@@ -308,16 +308,16 @@ func (s *Server) beginHTTP(c *secureConn) error {
 	c.bounded = false
 	switch {
 	case err == nil:
-		s.tls.handshakes.Add(1)
+		t.handshakes.Add(1)
 	case c.heard:
-		s.tls.failed.Add(1)
+		t.failed.Add(1)
 		from := remoteAddr(c)
 		if record, plain := errors.AsType[tls.RecordHeaderError](err); plain {
-			s.tls.refusals.Warn(from.Addr().String(), "HTTP client refused: it does not use TLS, and this port is for TLS only", "client", from)
+			t.refusals.Warn(from.Addr().String(), "HTTP client refused: it does not use TLS, and this port is for TLS only", "client", from)
 			_, _ = io.WriteString(record.Conn, noPlainHTTP)
 			break
 		}
-		s.tls.refusals.Warn(from.Addr().String(), "HTTP client refused: TLS handshake failed", "client", from, "err", err)
+		t.refusals.Warn(from.Addr().String(), "HTTP client refused: TLS handshake failed", "client", from, "err", err)
 	}
 	return err
 }
