@@ -134,8 +134,8 @@ func startStrangers(l *lab) (end func()) {
 	for i, m := range l.cluster.Members() {
 		says := [][]byte{
 			nil,
-			append([]byte("LKPR\x07R"), byte((i+1)%3+1), byte(i+1), 0, 0, 0, 1),
-			append(append([]byte("LKPS\x07F"), byte((i+1)%3+1), byte(i+1), 0, 0, 0, 1), make([]byte, 64)...),
+			append([]byte("LKPR\x01R"), byte((i+1)%3+1), byte(i+1), 0, 0, 0, 1),
+			append(append([]byte("LKPS\x01F"), byte((i+1)%3+1), byte(i+1), 0, 0, 0, 1), make([]byte, 64)...),
 			append([]byte{0x16, 3, 1, 0x40, 0}, make([]byte, 100)...),
 		}
 		work.Go(func() {

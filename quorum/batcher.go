@@ -13,13 +13,14 @@ import (
 
 const (
 	// entryMaxBytes and entryMaxCommands bound an entry. A single larger command fills an entry of
-	// its own. The library advises against entries of more than 512 KiB, because they hold up what
-	// is behind them; and an entry is applied as a whole, before the next request is looked at.
+	// its own. The library advises against entries of more than 512 KiB, because they hold up the
+	// entries behind them; and an entry is applied as a whole, before the next request is looked
+	// at.
 	entryMaxBytes    = 256 << 10
 	entryMaxCommands = 1024
 	// entryMaxWait is how long commands wait for the entries before theirs to complete.
 	entryMaxWait = 5 * time.Millisecond
-	// entriesInFlight is how many entries may be proposed and not completed.
+	// entriesInFlight bounds the entries that are proposed and not completed.
 	entriesInFlight = 3
 	// batcherMaxBytes bounds the commands that wait for an entry. Beyond it submit blocks.
 	batcherMaxBytes = 16 << 20
@@ -27,8 +28,8 @@ const (
 
 var errStopped = errors.New("quorum: stopped")
 
-// batcher is the leader's group commit: it puts many commands into one raft entry, because an entry
-// costs about the same whatever it holds. On other members it is idle.
+// batcher is the leader's group commit: it puts many commands into one raft entry, because the cost
+// of an entry hardly depends on its size. On other members it is idle.
 //
 // The next entry is proposed when the previous one completes; clients that this has answered are
 // waited for as linger says. It is proposed earlier when it is full (entryMaxBytes,
@@ -118,8 +119,7 @@ func (b *batcher) proposeLocked() {
 	}
 }
 
-// takeLocked takes as many commands from the queue as fit into an entry, and returns their size in
-// bytes.
+// takeLocked takes the commands of one entry from the queue, and returns their size in bytes.
 func (b *batcher) takeLocked() (cmds [][]byte, size int) {
 	n := 0
 	for n < min(len(b.queue), entryMaxCommands) && (n == 0 || size+len(b.queue[n]) <= entryMaxBytes) {
@@ -235,31 +235,31 @@ func (b *batcher) close() {
 const (
 	// lingerMin is the smallest batch after which commands linger.
 	lingerMin = 2
-	// lingerMax is how long they do at most.
+	// lingerMax bounds the linger.
 	lingerMax = 4 * time.Millisecond
-	// lingerRest is how many batches are not waited for after too few commands have arrived in
+	// lingerRest is the number of batches without a linger after too few commands have arrived in
 	// time.
 	lingerRest = 8
 )
 
-// linger says how long commands wait after a batch of commands has completed: in the leader's
-// batcher, where a batch is an entry, and in a follower's outbox, where it is the commands of its
-// own clients that were applied together. docs/decisions/005-batching.md has the reasons.
+// linger is the wait of commands after a batch of commands has completed: in the leader's batcher,
+// where a batch is an entry, and in a follower's outbox, where it is the commands of its own
+// clients that were applied together. docs/decisions/005-batching.md has the reasons.
 //
 // Closed-loop clients send their next request when they have been answered. If the commands that
 // wait already went without theirs, the clients would form two groups that take turns, and each
-// would wait for the other's entry. So the commands linger until as many have arrived, since the
-// batch could first be answered, as it had, but no longer than the batch took, and no longer than
-// lingerMax. If that many do not arrive in time, as with open-loop clients, which send at moments
-// of their own, commands do not linger after the next lingerRest batches.
+// would wait for the other's entry. So the commands linger until as many commands as the batch had
+// have arrived since the batch could first be answered, but no longer than the batch took, and no
+// longer than lingerMax. If that many do not arrive in time, as with open-loop clients, which send
+// at moments of their own, commands do not linger after the next lingerRest batches.
 //
 // The zero value is ready. Its owner's lock guards it.
 type linger struct {
 	answering bool      // clients may be answered already by the batch that is to complete next
 	arrived   int       // commands that have arrived since
-	want      int       // as many are waited for,
+	want      int       // commands to wait for,
 	until     time.Time // until then; zero: commands do not linger
-	rest      int       // so many batches are not waited for
+	rest      int       // batches that are not waited for
 }
 
 // answerable is called when clients may be answered by the next batch to complete. Repeated calls

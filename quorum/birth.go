@@ -11,6 +11,7 @@ import (
 
 	"lockkeeper/internal/mutant"
 	"lockkeeper/quorum/peer"
+	"lockkeeper/quorum/raftnet"
 	"lockkeeper/quorum/store"
 )
 
@@ -20,9 +21,9 @@ import (
 // each disk; the others get it with the log. The argument is in
 // docs/decisions/017-a-member-is-its-disk.md.
 
-// birth is what a blank member concludes from the answers of the others.
+// birth is the conclusion of a blank member from the answers of the others.
 type birth struct {
-	// waits says for whom the member waits, and why; empty: for nobody.
+	// waits names the members that this one waits for, with reasons; empty: it waits for nobody.
 	waits []string
 	// cluster is one that exists already; 0: none is known.
 	cluster peer.ClusterID
@@ -32,7 +33,7 @@ type birth struct {
 	servers []raft.Server
 }
 
-// judgeBirth decides whether a cluster can begin. own is what this member would answer itself.
+// judgeBirth decides whether a cluster can begin. own is this member's own answer.
 func judgeBirth(cfg *Config, own peer.Hello, answers map[MemberID]peer.Hello) birth {
 	b := birth{founder: NoMember, cluster: own.Cluster}
 	all := map[MemberID]peer.Hello{cfg.ID: own}
@@ -66,7 +67,7 @@ func judgeBirth(cfg *Config, own peer.Hello, answers map[MemberID]peer.Hello) bi
 			b.waits = append(b.waits, fmt.Sprintf("member %d at %s has other server lines", m.ID, m.Addr))
 			continue
 		}
-		id := peer.ServerID(m.ID, h.Disk)
+		id := raftnet.ServerID(m.ID, h.Disk)
 		s := raft.Server{Suffrage: raft.Voter, ID: id, Address: raft.ServerAddress(id)}
 		if m.Observer {
 			s.Suffrage = raft.Nonvoter
@@ -88,9 +89,9 @@ func judgeBirth(cfg *Config, own peer.Hello, answers map[MemberID]peer.Hello) bi
 // tryBirth finds out whether the cluster can begin, and if this member is the founder begins it.
 func (ms *members) tryBirth(ctx context.Context, since time.Time) {
 	if b := ms.queryBirth(ctx, since); b.founder == ms.cfg.ID {
-		// What has changed during the first round shows in a second one.
+		// A second round shows the changes of the first one's time.
 		if again := ms.queryBirth(ctx, since); again.founder == b.founder && slices.Equal(again.servers, b.servers) {
-			if err := ms.beget(ctx, b.servers); err != nil {
+			if err := ms.begin(ctx, b.servers); err != nil {
 				ms.log.Error("the cluster cannot begin", "err", err)
 			}
 		}
@@ -134,11 +135,11 @@ func (ms *members) queryBirth(ctx context.Context, since time.Time) birth {
 // birthPatience is how long a first start may take without a line in the log.
 const birthPatience = 5 * time.Second
 
-// beget writes the first configuration of a cluster with these servers, behind what this member has
-// imported, then the id of the cluster, and stands for election. A start that finds the first
-// without the second computes it again (checkMembers). An imported snapshot is written again with
-// the configuration: others have to be sent it, and take none without.
-func (ms *members) beget(ctx context.Context, servers []raft.Server) error {
+// begin writes the first configuration of a cluster with these servers, behind the imported
+// entries, then the id of the cluster, and stands for election. A start that finds the first
+// without the second computes it again (check). An imported snapshot is written again with the
+// configuration: others have to be sent it, and take none without.
+func (ms *members) begin(ctx context.Context, servers []raft.Server) error {
 	index, term := ms.brought.Index, ms.brought.StateTerm
 	now := max(ms.raft.CurrentTerm(), term, 1)
 	configuration := raft.Configuration{Servers: servers}
@@ -155,7 +156,7 @@ func (ms *members) beget(ctx context.Context, servers []raft.Server) error {
 	if err := ms.transport.Append(ctx, &request); err != nil {
 		return err
 	}
-	cluster := peer.BirthOf(servers)
+	cluster := raftnet.BirthOf(servers)
 	if err := ms.join(cluster); err != nil {
 		return err
 	}
@@ -185,18 +186,18 @@ func (ms *members) join(cluster peer.ClusterID) error {
 
 // A member that stood alone becomes the first one of a cluster when it is started with server
 // lines. Its log has one voter, itself, so all that it ever answered is on its disk, and it leads
-// by itself; the change loop then takes in the other members of its file like new ones. It
-// holds its leadership back until every other voter of the file has answered that it has no data:
-// two members that both stood alone would else begin two clusters with the same lines. What makes
-// it a member of a cluster for good is an address in raft's configuration, which replaces
-// peer.AloneAddr. The argument is in docs/decisions/019-members-of-the-files.md.
+// by itself; the change loop then takes in the other members of its file like new ones. It holds
+// its leadership back until every other voter of the file has answered that it has no data: two
+// members that both stood alone would else begin two clusters with the same lines. An address in
+// raft's configuration makes it a member of a cluster for good; it replaces raftnet.AloneAddr. The
+// argument is in docs/decisions/019-members-of-the-files.md.
 
 // growthMark is the address of a server in raft's configuration that is one of a cluster.
 func growthMark(id raft.ServerID) raft.ServerAddress { return raft.ServerAddress(id) }
 
 // tryGrow lets this member lead once it may begin a cluster with its data.
 func (ms *members) tryGrow(ctx context.Context, since time.Time) {
-	for range 2 { // what has changed during the first round shows in a second one
+	for range 2 { // a second round shows the changes of the first one's time
 		var others []MemberID
 		for _, m := range ms.cfg.Members {
 			if m.ID != ms.cfg.ID {
@@ -223,8 +224,8 @@ func (ms *members) tryGrow(ctx context.Context, since time.Time) {
 	signal(ms.grown)
 }
 
-// judgeGrowth says for whom a member that stood alone waits, and why, before it begins a cluster
-// with its data.
+// judgeGrowth names the members that one which stood alone waits for before it begins a cluster
+// with its data, with reasons.
 func judgeGrowth(cfg *Config, own peer.ClusterID, answers map[MemberID]peer.Hello) (waits []string) {
 	wait := func(m Member, format string, args ...any) {
 		waits = append(waits, fmt.Sprintf("member %d at %s ", m.ID, m.Addr)+fmt.Sprintf(format, args...))

@@ -10,6 +10,7 @@ import (
 
 	"lockkeeper/internal/simdisk"
 	"lockkeeper/quorum/peer"
+	"lockkeeper/quorum/raftnet"
 	"lockkeeper/quorum/store"
 )
 
@@ -29,7 +30,7 @@ func (c *cluster) takenIn(i int) {
 			if r == nil || c.cut[at] {
 				continue
 			}
-			of := peer.DisksOf(r.Servers(), MemberID(i+1))
+			of := raftnet.DisksOf(r.Servers(), MemberID(i+1))
 			if _, leads := r.leadership.settledTerm(); leads && len(of) == 1 && of[0].ID == c.reps[i].self {
 				c.settle()
 				return
@@ -248,12 +249,12 @@ func TestSecondProcessWithANumber(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.takenIn(f)
-		second := peer.DiskOf(c.reps[f].self)
+		second := raftnet.DiskOf(c.reps[f].self)
 		c.stop(f)
 		c.disks[f] = first.Crash()
 		c.start(f)
 		c.takenIn(f)
-		if peer.DiskOf(c.reps[f].self) == second {
+		if raftnet.DiskOf(c.reps[f].self) == second {
 			t.Fatal("that is the second disk")
 		}
 		c.agree()

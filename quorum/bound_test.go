@@ -76,8 +76,8 @@ func boundDisk(t *testing.T, kind store.LogKind) {
 		}
 	}
 	propose(createSession(7))
-	propose(&znode.Command{Kind: znode.KindRequest, Session: 7, Generation: 1, Seq: 1, Op: wire.OpCreate,
-		Body: wire.CreateRequest{Path: "/n", ACL: wire.OpenACL}.Append(nil)})
+	propose(&znode.Command{Session: 7, Generation: 1, Seq: 1,
+		Body: &znode.Request{Op: wire.OpCreate, Body: wire.CreateRequest{Path: "/n", ACL: wire.OpenACL}.Append(nil)}})
 	rnd := rand.New(rand.NewPCG(5, 6))
 	var largest, total int64
 	for seq := uint64(2); total < written; seq++ {
@@ -86,8 +86,8 @@ func boundDisk(t *testing.T, kind store.LogKind) {
 			size = stateBytes
 		}
 		total += int64(size)
-		propose(&znode.Command{Kind: znode.KindRequest, Session: 7, Generation: 1, Seq: seq, Op: wire.OpSetData,
-			Body: wire.SetDataRequest{Path: "/n", Data: make([]byte, size), Version: -1}.Append(nil)})
+		propose(&znode.Command{Session: 7, Generation: 1, Seq: seq,
+			Body: &znode.Request{Op: wire.OpSetData, Body: wire.SetDataRequest{Path: "/n", Data: make([]byte, size), Version: -1}.Append(nil)}})
 		largest = max(largest, dirBytes(t, dir))
 	}
 	t.Logf("%d MiB written, %.1f MiB on the disk at most", total>>20, float64(largest)/(1<<20))

@@ -11,10 +11,11 @@ import (
 	"lockkeeper/quorum/peer"
 )
 
-// A member that has just started, or was cut off, is behind: it has to get and apply what was
-// committed meanwhile. It counts as caught up when it has applied everything up to a commit index
-// that a leader has sent it since it started. Each AppendEntries request but heartbeats carries the
-// leader's commit index, also one that the follower refuses because it lacks what precedes it.
+// A member that has just started, or was cut off, is behind: it has to get and apply the entries
+// that were committed meanwhile. It counts as caught up when it has applied everything up to a
+// commit index that a leader has sent it since it started. Each AppendEntries request but
+// heartbeats carries the leader's commit index, also one that the follower refuses because it lacks
+// the entries before it.
 //
 // A new leader may know of less than is committed until an entry of its own term is (Raft, section
 // 5.4.2). So its commit indexes count from the first one on that belongs to such an entry.
@@ -26,7 +27,7 @@ const (
 	behindLimit = 5 * time.Second
 )
 
-// catchUp is how far this member has come with what leaders have sent it.
+// catchUp is the progress of this member with the entries that leaders have sent it.
 type catchUp struct {
 	*engine
 	leadership *leadership
@@ -53,7 +54,7 @@ func newCatchUp(e *engine, l *leadership, s *state) *catchUp {
 type heardCommit struct {
 	term, index uint64
 	at          time.Time // when it came, by Config.Clock
-	// The entry before those of the request: most often the one at index.
+	// The entry before the request's first one: most often the one at index.
 	prevIndex, prevTerm uint64
 }
 
@@ -64,7 +65,7 @@ type snapshotRefusal struct {
 	since time.Time // the first of its kind, by time.Now
 }
 
-// noteCommit is told of each AppendEntries request that arrives (peer.Local.Heard).
+// noteCommit is told of each AppendEntries request that arrives (raftnet.Local.Heard).
 func (c *catchUp) noteCommit(q *raft.AppendEntriesRequest) {
 	if q.LeaderCommitIndex == 0 {
 		return
@@ -204,7 +205,7 @@ func (c *catchUp) Ready() (ok bool, why string) {
 	return false, why[:min(len(why), maxWhy)]
 }
 
-// maxWhy is how many bytes Ready says.
+// maxWhy bounds the bytes of Ready's reason.
 const maxWhy = 160
 
 // readiness is Ready as it is reported.

@@ -8,15 +8,15 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"lockkeeper/quorum/peer"
+	"lockkeeper/quorum/raftnet"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
 
 // A change of the members goes like this. The command that requests it (a client's reconfig, or the
 // leader's for the configuration files: filemembers.go), once applied, is the state's Change: the
-// members as they are to be. From then on the leader, whichever member that is,
-// makes raft count those members, one step at a time:
+// members as they are to be. From then on the leader makes raft count those members, one step at a
+// time:
 //
 //  1. Each new member becomes a nonvoter, which alters no majority, and gets the log, or a
 //     snapshot.
@@ -27,9 +27,9 @@ import (
 //     /zookeeper/config.
 //  4. Nonvoters that are no members are removed.
 //
-// There is no state but the log: each step compares what raft counts with what is wanted, so a new
-// leader goes on where the old one ended. A change that cannot be made without losing the majority
-// of the live voters ends with NewConfigNoQuorum, and what raft counts goes back to the members of
+// There is no state but the log: each step compares raft's servers with the wanted ones, so a new
+// leader continues where the old one ended. A change that cannot be made without losing the
+// majority of the live voters ends with NewConfigNoQuorum, and raft goes back to the members of
 // /zookeeper/config in the same way.
 const (
 	// changePause is between two looks at a change that is under way.
@@ -70,8 +70,8 @@ func (ms *members) awaitMembers(ctx context.Context, pause time.Duration) {
 	}
 }
 
-// driveChange takes at most one step, if this member leads and what raft counts is not what is
-// wanted. It returns when to look again; 0: when the members may differ.
+// driveChange takes at most one step, if this member leads and raft does not count the wanted
+// members. It returns the pause before the next look; 0: until the members may differ.
 func (ms *members) driveChange(ctx context.Context, ch *changer) (pause time.Duration) {
 	term, leads := ms.leadership.settledTerm()
 	if !leads {
@@ -167,8 +167,8 @@ func (ms *members) endChange(ctx context.Context, c *znode.Change, code wire.Cod
 	} else {
 		ms.log.Warn("members not changed", "code", code, "why", why)
 	}
-	cmd := &znode.Command{Kind: znode.KindReconfigured, Session: c.Session, Generation: c.Generation, Seq: c.Seq,
-		TimeoutMs: int32(code), Body: []byte(why)}
+	cmd := &znode.Command{Session: c.Session, Generation: c.Generation, Seq: c.Seq,
+		Body: &znode.Reconfigured{Code: code, Why: why}}
 	if ms.leadership.propose(ctx, cmd) != nil {
 		return
 	}
@@ -196,7 +196,7 @@ func (ms *members) transferToRemaining(p *plan) {
 	for _, id := range sortedIDs(p.voters) {
 		if id != ms.self && p.target[id] && p.alive[id] && ms.caughtUp(id, ms.raft.CommitIndex()) {
 			ms.log.Info("transferring the leadership: this member is to vote no longer", "to", id)
-			if err = ms.leadership.transferTo(peer.IDOf(id)); err == nil {
+			if err = ms.leadership.transferTo(raftnet.IDOf(id)); err == nil {
 				return
 			}
 		}
@@ -225,8 +225,8 @@ func (ms *members) take(ctx context.Context, s step) {
 	switch err := ms.await(ctx, f); {
 	case err == nil && s.replaces != "":
 		ms.measures.DisksReplaced.Add(1)
-		ms.log.Warn("a member has come back with another disk, which replaces the one before", "member", peer.IDOf(s.id),
-			"disk", peer.DiskOf(s.id), "before", peer.DiskOf(s.replaces))
+		ms.log.Warn("a member has come back with another disk, which replaces the one before", "member", raftnet.IDOf(s.id),
+			"disk", raftnet.DiskOf(s.id), "before", raftnet.DiskOf(s.replaces))
 	case err != nil && ctx.Err() == nil:
 		ms.log.Info("raft did not take the step, looking again", "step", s.kind, "of", s.id, "err", err)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"lockkeeper/internal/simdisk"
-	"lockkeeper/quorum/peer"
+	"lockkeeper/quorum/raftnet"
 	"lockkeeper/quorum/store"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
@@ -82,7 +82,7 @@ func (c *cluster) counted(i int) string {
 		if s.Suffrage != raft.Voter {
 			mark = "o"
 		}
-		list = append(list, fmt.Sprint(peer.IDOf(s.ID))+mark)
+		list = append(list, fmt.Sprint(raftnet.IDOf(s.ID))+mark)
 	}
 	slices.Sort(list)
 	return strings.Join(list, " ")
@@ -690,7 +690,7 @@ func TestDiskFromTheBirthIsTakenInAgain(t *testing.T) {
 			c.start(i)
 		}
 		stores := simStores(t, c.disks[at])
-		id := store.Identity{Owner: uint64(at + 1), Disk: uint64(peer.DiskOf(old))}
+		id := store.Identity{Owner: uint64(at + 1), Disk: uint64(raftnet.DiskOf(old))}
 		birth := &raft.Log{Index: 1, Term: 1, Type: raft.LogConfiguration,
 			Data: raft.EncodeConfiguration(raft.Configuration{Servers: servers})}
 		if err := errors.Join(stores.SetIdentity(id), stores.SetNumber(store.Cluster, uint64(cluster)),

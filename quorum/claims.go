@@ -23,7 +23,7 @@ const (
 	claimsDecided   byte = 1
 	claimsUndecided byte = 2 // the sender does not lead, or cannot prove it
 
-	// MaxClaims is how many claims a question may have.
+	// MaxClaims bounds the claims of a question.
 	MaxClaims = 4096
 	// maxClaimsFrame bounds a frame of the claims stream.
 	maxClaimsFrame = MaxClaims * (8 + wire.PasswordLen)
@@ -47,25 +47,18 @@ type claims struct {
 }
 
 func newClaims(e *engine, l *leadership, s *state) *claims {
-	return &claims{engine: e, leadership: l, state: s, stream: leaderStream{engine: e, kind: peer.StreamClaims, maxFrame: maxClaimsFrame}}
+	return &claims{engine: e, leadership: l, state: s, stream: leaderStream{engine: e, leadership: l, kind: peer.StreamClaims, maxFrame: maxClaimsFrame}}
 }
 
 // MayExist is Replica.MayExist.
-func (cl *claims) MayExist(ctx context.Context, claims []znode.Claim) ([]bool, error) {
+func (cl *claims) MayExist(ctx context.Context, claims []znode.Claim) (exist []bool, err error) {
 	if len(claims) > MaxClaims {
 		return nil, errClaims
 	}
-	cl.stream.mu.Lock()
-	defer cl.stream.mu.Unlock()
-	leader, epoch := cl.leadership.leaderEpoch()
-	if leader == cl.cfg.ID {
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		defer context.AfterFunc(epoch, cancel)()
-		return cl.decideClaims(ctx, claims)
-	}
-	exist := make([]bool, len(claims))
-	err := cl.stream.ask(ctx, leader, epoch, func(c *codec.Codec) {
+	err = cl.stream.ask(ctx, func(ctx context.Context) error {
+		exist, err = cl.decideClaims(ctx, claims)
+		return err
+	}, func(c *codec.Codec) {
 		for i := range claims {
 			codeClaim(c, &claims[i])
 		}
@@ -74,6 +67,7 @@ func (cl *claims) MayExist(ctx context.Context, claims []znode.Claim) ([]bool, e
 		if codec.U8(c, &status); status != claimsDecided {
 			return ErrNoLeader
 		}
+		exist = make([]bool, len(claims))
 		for i := range exist {
 			c.Bool(&exist[i])
 		}
@@ -86,38 +80,28 @@ func (cl *claims) MayExist(ctx context.Context, claims []znode.Claim) ([]bool, e
 }
 
 // serveClaims is the leader's end of a claims stream.
-func (cl *claims) serveClaims(_ MemberID, s *peer.Stream) error {
-	var in, out []byte
-	for {
-		var err error
-		if in, err = s.ReadFrame(maxClaimsFrame, in); err != nil {
-			return err
-		}
-		c := codec.Decode(in)
+func (cl *claims) serveClaims(_ peer.Identity, s *peer.Stream) error {
+	return answerQuestions(s, maxClaimsFrame, func(question, answer *codec.Codec) error {
 		var claims []znode.Claim
-		for c.More() {
+		for question.More() {
 			var claim znode.Claim
-			codeClaim(&c, &claim)
+			codeClaim(question, &claim)
 			claims = append(claims, claim)
 		}
-		if c.Err() != nil {
-			return fmt.Errorf("%w: %d bytes of claims", peer.ErrRefused, len(in))
+		if question.Err() != nil {
+			return fmt.Errorf("%w: malformed claims", peer.ErrRefused)
 		}
 		status := claimsUndecided
 		exist := cl.answerClaims(claims)
 		if exist != nil {
 			status = claimsDecided
 		}
-		c = codec.Encode(peer.BeginFrame(out[:0]))
-		codec.U8(&c, &status)
+		codec.U8(answer, &status)
 		for i := range exist {
-			c.Bool(&exist[i])
+			answer.Bool(&exist[i])
 		}
-		out = peer.EndFrame(c.Encoded(), 0)
-		if _, err := s.Write(out); err != nil {
-			return err
-		}
-	}
+		return nil
+	})
 }
 
 // answerClaims decides the claims of another member; nil if this member cannot.
@@ -136,7 +120,7 @@ func (cl *claims) answerClaims(claims []znode.Claim) []bool {
 
 // decideClaims decides claims on the leader. That all the sessions exist it says at once: a claim
 // that is let through is decided by the log. That one of them does not it says only when it is
-// certain. Errors: ErrNoLeader, those of ctx.
+// certain. Errors: ErrNoLeader, ctx's.
 func (cl *claims) decideClaims(ctx context.Context, claims []znode.Claim) ([]bool, error) {
 	arrived := cl.cfg.Clock.Now()
 	if exist, all := cl.holds(claims); all {
@@ -167,7 +151,7 @@ func (cl *claims) holds(claims []znode.Claim) (exist []bool, all bool) {
 // settleSince waits until the state of this member, which leads, has everything that any leader had
 // committed at the moment arrived, which is now. Nothing is written for it: the leader waits until
 // a quorum has followed it after that moment, so that no later leader can have committed anything
-// before, and until it has applied what its log has now. Errors: ErrNoLeader, those of ctx.
+// before, and until it has applied the entries that its log has now. Errors: ErrNoLeader, ctx's.
 func (cl *claims) settleSince(ctx context.Context, arrived time.Time) error {
 	term, from, ok := cl.leadership.settledFrom()
 	if !ok {

@@ -5,10 +5,10 @@ import (
 	"math/rand/v2"
 )
 
-// compaction decides when the next snapshot is taken, and how many entries stay in the log behind
-// it (the trailing entries).
+// compaction decides when the next snapshot is taken, and which entries stay in the log behind it
+// (the trailing entries).
 //
-// A snapshot is due when the log has grown by more than a half of what Config says since the newest
+// A snapshot is due when the log has grown by more than a half of Config's limit since the newest
 // one, and by all of it at most; the limit is drawn anew each time (docs/protocol/admin.md:
 // snapCount/2 + random(snapCount/2)). All members apply the same entries: with a fixed limit they
 // would write their snapshots at the same moment, and clients would find no member as fast as
@@ -18,8 +18,8 @@ import (
 // factor a quarter, of the size of the state: a snapshot of a million nodes costs a member more
 // than 100 000 commands do, and a start applies these sooner than it reads the nodes.
 type compaction struct {
-	// What was applied since the newest snapshot, and the limits: the commands count when there are
-	// minBytes of them.
+	// The applied commands and bytes since the newest snapshot, and the limits: the commands count
+	// when there are minBytes of them.
 	commands           int
 	bytes              int64
 	dueCommands        int
@@ -32,7 +32,7 @@ type compaction struct {
 
 	trailing []int64 // sizes of the newest entries, a ring
 	next     int     // where in the ring the next entry belongs
-	known    int     // how many sizes are in it
+	known    int     // sizes in it
 }
 
 // newCompaction makes one that is to be restarted before it is used.
@@ -50,7 +50,7 @@ func newCompaction(cfg *Config) compaction {
 	return c
 }
 
-// restart counts from a snapshot of so many bytes of paths and data.
+// restart counts from a snapshot with stateBytes of paths and data.
 func (c *compaction) restart(stateBytes int64) {
 	part := 1 - c.rng.Float64()/2
 	c.commands, c.bytes, c.minBytes = 0, 0, 0
@@ -61,7 +61,7 @@ func (c *compaction) restart(stateBytes int64) {
 	}
 }
 
-// add counts an entry of so many commands and bytes.
+// add counts an entry.
 func (c *compaction) add(commands, bytes int) {
 	c.commands += commands
 	c.bytes += int64(bytes)
@@ -84,9 +84,8 @@ func (c *compaction) retry() { c.bytes = max(c.bytes, c.dueBytes) }
 // could reach further back than the log of its successor.
 const minTrailing = 16
 
-// keep is how many of the newest entries have together at most maxBytes, and at least minTrailing.
-// Of entries that are older than those whose sizes are known it assumes that they fit: they were
-// kept by the same rule.
+// keep is the number of the newest entries that have together at most maxBytes, and at least
+// minTrailing. It assumes that older entries of unknown size fit: they were kept by the same rule.
 func (c *compaction) keep(maxBytes int64) uint64 {
 	n := len(c.trailing)
 	sum := int64(0)

@@ -24,9 +24,9 @@ type (
 // NoMember is the MemberID of no member.
 const NoMember = peer.NoMember
 
-// Listener hears what happens to the replica of this member. Applied, Restored and Lead run inside
-// the critical section in which entries are applied: what they do is atomic with the change for
-// every reader, and they must neither block nor call the Replica.
+// Listener hears of the events of this member's replica. Applied, Restored and Lead run inside the
+// critical section in which entries are applied: their effects are atomic with the change for every
+// reader, and they must neither block nor call the Replica.
 type Listener interface {
 	// Applied is called after each command, before the next one is applied.
 	Applied(*znode.Store, *znode.Command, *znode.Result)
@@ -42,8 +42,8 @@ type Listener interface {
 	Undeliverable(znode.Key)
 	// Follow is called when this member is no longer the leader.
 	Follow()
-	// Touch is called on the leader with sessions that a member heard from. It returns those whose
-	// lease it extended by their full timeout from now.
+	// Touch is called on the leader with sessions that a member heard from. It returns the sessions
+	// with a lease that it extended by their full timeout from now.
 	Touch(heard []wire.SessionID) (extended []wire.SessionID)
 }
 
@@ -55,9 +55,8 @@ type Config struct {
 	Seams
 
 	ID MemberID
-	// Members are those of the first start, including this one; afterwards those that have been
-	// agreed upon count. A member alone, which has no peer port, is a single one without an
-	// address.
+	// Members are the members of the first start, including this one; afterwards the agreed members
+	// count. A member alone, which has no peer port, is a single one without an address.
 	Members []Member
 
 	// Tick is the basic unit of time. Heartbeat and election timeouts are a quarter of it, within
@@ -73,9 +72,9 @@ type Config struct {
 	// MembersChanged is called, from one goroutine, when this member learns who the members are,
 	// and when they have changed. nil: nobody wants to know.
 	MembersChanged func(members []znode.Member, version wire.Zxid)
-	// KeepQuotas is that of the state: znode.Store.KeepQuotas.
+	// KeepQuotas is znode.Store.KeepQuotas.
 	KeepQuotas bool
-	// Flags are the settings that change what Apply does; the leader's travel in each entry.
+	// Flags are the settings that change the results of Apply; each entry carries the leader's.
 	Flags znode.Flags
 
 	Stores   store.Stores
@@ -85,8 +84,8 @@ type Config struct {
 	// Peers describes the peer port. Open sets its ID, Members and Logger.
 	Peers peer.Config
 	// MayTransfer says whether a request with this proof may have the leadership transferred; nil:
-	// every one may. It is called on the leader, with what the function that was given to
-	// TransferLeadership on another member has returned for the same occasion.
+	// every one may. It is called on the leader, with the proof that the Prove function of another
+	// member has returned for the same occasion.
 	MayTransfer func(proof string, occasion []byte) error
 	// Fatal is called, once, when the member cannot go on, for example because its log cannot be
 	// written. By then nothing is acknowledged any more. nil means panic.
@@ -97,8 +96,8 @@ type Config struct {
 type SnapshotConfig struct {
 	// SnapshotCommands is the number of applied commands after which a snapshot is taken and the
 	// log compacted, at the latest: each time a number from above a half of it is drawn (type
-	// compaction). 0 means 100 000 (ZooKeeper's snapCount), or as many more as make the log half as
-	// large as the state.
+	// compaction). 0 means 100 000 (ZooKeeper's snapCount), or more, until the log is half as large
+	// as the state.
 	SnapshotCommands int
 	// SnapshotLogBytes is the same in bytes of applied entries. 0 means 256 MiB.
 	SnapshotLogBytes int64
@@ -109,7 +108,7 @@ type SnapshotConfig struct {
 	TrailingBytes int64
 }
 
-// ReportConfig is what this member reports of itself to others (Report).
+// ReportConfig is this member's part of its Report to others.
 type ReportConfig struct {
 	// ClientAddr is where clients connect to this member; it is part of its Report. nil: it is
 	// empty.
@@ -120,7 +119,7 @@ type ReportConfig struct {
 	PeerAuth string
 }
 
-// DiskConfig says which disks may become those of members.
+// DiskConfig says which disks may join the cluster.
 type DiskConfig struct {
 	// Lost says that the disk replaces one that was set aside: no cluster begins with it.
 	Lost bool
@@ -138,14 +137,16 @@ type Seams struct {
 	// Now is the wall clock that stamps entries when this member leads; nil means time.Now. Nothing
 	// else uses it: leases run on the monotonic clock.
 	Now func() time.Time
-	// Clock is what leases and the cluster's clock count by; nil means Go's monotonic clock, which
-	// may not count suspends.
+	// Leases and the cluster's clock count by Clock; nil means Go's monotonic clock, which may not
+	// count suspends.
 	Clock *clock.Clock
 	// Yield is called before the term, the leader or the end of the log is read beside raft's main
 	// loop, and before a term or a vote is saved: a simulation decides there which goroutine goes
 	// on. nil: nothing is called.
 	Yield func()
-	// ObserveView carries out what View is called with; nil: View does. It is for tests.
+	// ObserveRaft is raftnet.Config.Observe. It is for simulations.
+	ObserveRaft func(request any) (answered func(answer any))
+	// ObserveView calls the function that View is given; nil: View does. It is for tests.
 	ObserveView func(view func())
 }
 
@@ -205,7 +206,7 @@ func (c *Config) setDefaults() {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
-	c.Peers.ID, c.Peers.Members, c.Peers.Logger, c.Peers.Clock = c.ID, c.Members, c.Logger, c.Clock
+	c.Peers.ID, c.Peers.Members, c.Peers.Logger = c.ID, c.Members, c.Logger
 	if c.Details == nil {
 		c.Details = func() []byte { return nil }
 	}

@@ -6,10 +6,10 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"lockkeeper/quorum/peer"
+	"lockkeeper/quorum/raftnet"
 )
 
-// control follows who leads, and starts and stops what a leader or a follower needs.
+// control follows changes of the leader, and starts and stops routes, streams and leases with them.
 type control struct {
 	*engine
 	leadership *leadership
@@ -60,7 +60,7 @@ func (c *control) controlLoop(ctx context.Context) {
 // reroute sends this member's commands to the present leader.
 func (c *control) reroute(ctx context.Context, rt *route) *route {
 	_, id := c.raft.LeaderWithID()
-	changed := c.leadership.setLeader(peer.IDOf(id))
+	changed := c.leadership.setLeader(raftnet.IDOf(id))
 	leader := c.leadership.Leader()
 	if !changed && (rt == nil) == (leader == NoMember) {
 		return rt
@@ -110,8 +110,8 @@ func (c *control) endLeadership() {
 	}
 	c.log.Info("no longer leading")
 	c.cfg.Listener.Follow()
-	// The batcher's queue belongs to a leader. This member's own commands are still in its outbox;
-	// those of other members are in their outboxes, and their streams have just been closed.
+	// The batcher's queue belongs to a leader. Each member's commands are still in its outbox, and
+	// the other members' streams have just been closed.
 	c.batcher.drop()
 	c.outbox.rewind()
 }

@@ -9,6 +9,7 @@ import (
 
 	"lockkeeper/internal/mutant"
 	"lockkeeper/quorum/peer"
+	"lockkeeper/quorum/raftnet"
 	"lockkeeper/quorum/store"
 	"lockkeeper/znode"
 )
@@ -19,10 +20,10 @@ const (
 	standingCluster = 2
 )
 
-// recordStanding saves whether raft counts a member alone or those of a cluster.
+// recordStanding saves whether raft counts a member alone or the members of a cluster.
 func recordStanding(s *store.Stores, servers []raft.Server) error {
 	now := uint64(standingCluster)
-	if servers[0].Address == peer.AloneAddr {
+	if servers[0].Address == raftnet.AloneAddr {
 		now = standingAlone
 	}
 	if known, err := s.Number(store.Standing); err == nil && known == now {
@@ -52,7 +53,7 @@ func claim(s *store.Stores, id MemberID) (peer.DiskID, error) {
 	return peer.DiskID(identity.Disk), nil
 }
 
-// Owner says whose a log directory is.
+// Owner is the member that a log directory belongs to.
 type Owner struct {
 	Member  MemberID // NoMember: it is nobody's yet
 	Disk    peer.DiskID
@@ -65,8 +66,8 @@ type Owner struct {
 	Outdated string
 }
 
-// Peek reads whose a log directory is, and verifies raft.db, without changing anything. Errors name
-// the file: store.ErrInUse, while a member runs on it, store.ErrDamaged, store.ErrFormat.
+// Peek reads the owner of a log directory, and verifies raft.db, without changing anything. Errors
+// name the file: store.ErrInUse, while a member runs on it, store.ErrDamaged, store.ErrFormat.
 func Peek(logDir string) (o Owner, err error) {
 	err = store.Peek(logDir, func(s *store.Stores, kind store.LogKind) error {
 		identity, err := s.Identity()
@@ -81,7 +82,7 @@ func Peek(logDir string) (o Owner, err error) {
 		o.Outdated, err4 = s.Retired()
 		return errors.Join(err, err2, err3, err4)
 	})
-	if !o.Alone && o.Cluster != 0 && o.Cluster != peer.BirthOf([]raft.Server{{ID: peer.ServerID(o.Member, o.Disk)}}) {
+	if !o.Alone && o.Cluster != 0 && o.Cluster != raftnet.BirthOf([]raft.Server{{ID: raftnet.ServerID(o.Member, o.Disk)}}) {
 		o.InCluster = true
 	}
 	return o, err
@@ -174,9 +175,9 @@ func EachEntry(s store.Stores, from uint64, each func(index, term uint64, entry 
 	return nil
 }
 
-// aloneConfiguration is that of a member that stands alone.
+// aloneConfiguration is raft's configuration of a member that stands alone.
 func aloneConfiguration(self raft.ServerID) raft.Configuration {
-	return raft.Configuration{Servers: []raft.Server{{Suffrage: raft.Voter, ID: self, Address: peer.AloneAddr}}}
+	return raft.Configuration{Servers: []raft.Server{{Suffrage: raft.Voter, ID: self, Address: raftnet.AloneAddr}}}
 }
 
 // The values of store.Import.

@@ -5,25 +5,25 @@
 //
 // A part calls only parts below it:
 //
-//	replica.go     Replica, the owner: Open, Close, Status, and what the rooms below ask the member
-//	control.go     control: follows changes of the leader, starts and stops what it needs then
-//	query.go       members: what members without a leader ask each other
+//	replica.go     Replica, the owner: Open, Close, Status; what the rooms below ask of the member
+//	control.go     control: follows changes of the leader, starts and stops routes and leases
+//	query.go       members: queries between members without a leader
 //	change.go      members: makes raft count the members; filemembers.go, plan.go: which step is next
 //	stop.go        stops: may a member stop now?
 //	members.go     members: who they are, and disks that are to replace others; birth.go: first start
 //	catchup.go     catchUp: has this member applied what leaders have sent it?
 //	claims.go      claims: does a session exist that this member does not know?
 //	snapshot.go    state: snapshots are taken and written
-//	state.go       state: what is applied, under its lock; compaction.go: when a snapshot is due
+//	state.go       state: the applied entries, under its lock; compaction.go: when a snapshot is due
 //	lease.go       leases of this member's sessions; the stream of questions to the leader
 //	forward.go     forwarder: from this member's outbox to the leader
 //	transfer.go    leadership: a leader makes another voter the leader
 //	leadership.go  leadership: who leads, under its lock; the decision to stand for election
 //	outbox.go      outbox: this member's commands until they are applied
 //	batcher.go     batcher: the leader's queue, commands become entries; linger
-//	engine.go      engine: raft, its stores, the port, and what every part knows of its member
+//	engine.go      engine: raft, its stores, the port; every part knows its member by it
 //	recover.go     a new cluster from a surviving disk; import.go; disk.go: a member's disk, read
-//	store, peer    the disk of a member; the port between members
+//	raftnet, peer  raft's transport; the port between members; store: the disk of a member
 //
 // # A command, step by step
 //
@@ -35,9 +35,9 @@
 //  3. The leader's batcher puts the commands that wait into one entry and proposes it to raft
 //     (linger).
 //  4. raft writes it on a majority of the voters, on the leader and the followers at the same time
-//     (package store, backlog), and commits it; package peer sends followers the commit index at
+//     (package store, backlog), and commits it; package raftnet sends followers the commit index at
 //     once, over the stream that has brought the entry. With two or three voters it need not wait
-//     for the commit (early commit, peer.Transport).
+//     for the commit (early commit, raftnet.Transport).
 //  5. Every member applies it (state) and tells its Listener. The member that proposed it knows
 //     it again.
 //
@@ -49,10 +49,10 @@
 //
 // # Leadership and leases
 //
-// A leader may have been deposed without knowing it yet. So what it confirms to other members
-// counts only from the last moment at which a quorum of voters still answered it in its term
-// (peer.Transport.ProvenAt): no other leader was elected before that moment, and a new leader gives
-// every session its full timeout.
+// A leader may have been deposed without knowing it yet. So its confirmations to other members
+// count only from the last moment at which a quorum of voters still answered it in its term
+// (raftnet.Transport.ProvenAt): no other leader was elected before that moment, and a new leader
+// gives every session its full timeout.
 //
 // # Goroutines
 //
@@ -74,7 +74,7 @@
 //	completeLoop  batcher     entries in flight                  Close
 //	flushLoop     store       a leader's entries to write        Close
 //
-// Package peer has those of the streams between members.
+// Packages peer and raftnet have the goroutines of the streams between members.
 //
 // The raft library has its own: one main loop, one that applies, one that takes snapshots, and two
 // per follower while leading.

@@ -19,6 +19,7 @@ import (
 	"lockkeeper/internal/histogram"
 	"lockkeeper/internal/loglimit"
 	"lockkeeper/quorum/peer"
+	"lockkeeper/quorum/raftnet"
 	"lockkeeper/quorum/store"
 	"lockkeeper/znode"
 )
@@ -35,13 +36,13 @@ type engine struct {
 	cfg      Config
 	self     raft.ServerID
 	log      *slog.Logger
-	trouble  *loglimit.Limiter // warnings about what is slow
+	trouble  *loglimit.Limiter // warnings about slow disks and the like
 	measures Measures
 	clock    clusterClock
 	roster   *peer.Roster
 
 	port      *peer.Port // nil for a member alone
-	transport *peer.Transport
+	transport *raftnet.Transport
 	disk      *store.RaftStore
 	raft      *raft.Raft
 	notify    chan bool             // from raft: whether this member leads
@@ -52,8 +53,9 @@ type engine struct {
 	down    chan struct{}  // closed when raft has shut down
 }
 
-// newEngine finds out whose the stores are, or makes them this member's. Nothing is started.
-func newEngine(cfg Config, of peer.Local) (*engine, error) {
+// newEngine verifies that the stores belong to this member, or makes them its own. It starts
+// nothing.
+func newEngine(cfg Config, of raftnet.Local) (*engine, error) {
 	s := &cfg.Stores
 	if !cfg.alone() {
 		if err := renumber(s, cfg.ID); err != nil {
@@ -67,11 +69,11 @@ func newEngine(cfg Config, of peer.Local) (*engine, error) {
 	cfg.Peers.Disk = disk
 	e := &engine{
 		cfg:     cfg,
-		self:    peer.ServerID(cfg.ID, disk),
+		self:    raftnet.ServerID(cfg.ID, disk),
 		log:     cfg.Logger,
 		trouble: loglimit.New(cfg.Logger),
 		clock:   clusterClock{clock: cfg.Clock},
-		roster:  peer.NewRoster(cfg.Members, cfg.Flags&znode.Reconfig != 0, of),
+		roster:  peer.NewRoster(cfg.Members, cfg.Flags&znode.Reconfig != 0, raftnet.ForPort(of)),
 		notify:  make(chan bool, 64),
 		events:  make(chan raft.Observation, 64),
 		down:    make(chan struct{}),
@@ -85,22 +87,13 @@ func newEngine(cfg Config, of peer.Local) (*engine, error) {
 }
 
 // listen opens the port between members, and the transport on it.
-func (e *engine) listen(of peer.Local) (err error) {
-	if e.cfg.alone() {
-		e.transport = peer.NewAlone(e.self, of)
-		return nil
-	}
-	if e.port, err = peer.Listen(e.cfg.Peers, e.roster, of); err != nil {
-		return fmt.Errorf("quorum: %w", err)
-	}
-	e.transport = peer.NewTransport(e.port)
-	e.transport.Began = func(snapshot bool) {
-		if snapshot {
-			e.measures.SnapshotsSent.Add(1)
-		} else {
-			e.measures.PipelinesOpened.Add(1)
+func (e *engine) listen(of raftnet.Local) (err error) {
+	if !e.cfg.alone() {
+		if e.port, err = peer.Listen(e.cfg.Peers, e.roster, raftnet.ForPort(of)); err != nil {
+			return fmt.Errorf("quorum: %w", err)
 		}
 	}
+	e.transport = raftnet.New(raftnet.Config{Self: e.self, Local: of, Port: e.port, Clock: e.cfg.Clock, Observe: e.cfg.ObserveRaft})
 	return nil
 }
 
@@ -111,14 +104,15 @@ func (e *engine) start(owner store.Owner, fsm raft.FSM) error {
 	rc.HeartbeatTimeout = e.cfg.heartbeatTimeout()
 	rc.ElectionTimeout = rc.HeartbeatTimeout
 	rc.LeaderLeaseTimeout = rc.HeartbeatTimeout
-	// The transport sends followers the commit index at once; this is for what it could not send.
+	// The transport sends followers the commit index at once; this is for commit indexes that it
+	// could not send.
 	rc.CommitTimeout = rc.HeartbeatTimeout / 2
-	rc.MaxAppendEntries = peer.MaxAppendEntries
+	rc.MaxAppendEntries = raftnet.MaxAppendEntries
 	rc.BatchApplyCh = true
 	// snapshotLoop decides; the library cannot see how full entries are (UPSTREAM.md, 12).
 	rc.SnapshotThreshold = math.MaxUint64
 	rc.TrailingLogs = e.cfg.TrailingEntries
-	rc.NoSnapshotRestoreOnStart = true // loadSnapshot has done it, and names what is damaged
+	rc.NoSnapshotRestoreOnStart = true // loadSnapshot has done it, and names a damaged file
 	rc.ShutdownOnRemove = false
 	rc.NotifyCh = e.notify
 	rc.Logger = newHclog(e.log)
@@ -166,7 +160,7 @@ func (e *engine) closePort() {
 	}
 }
 
-// stamp is what this member, as the leader, adds to the commands of an entry.
+// stamp is the leader's addition to the commands of an entry.
 func (e *engine) stamp() znode.Stamp {
 	return znode.Stamp{TimeMs: e.cfg.Now().UnixMilli(), ClockMs: e.clock.nowMs(), Flags: e.cfg.Flags}
 }
@@ -191,11 +185,11 @@ func (e *engine) Counted() bool {
 	return slices.ContainsFunc(e.Servers(), func(s raft.Server) bool { return s.ID == e.self })
 }
 
-// ClockMs returns the cluster's clock: what an entry of this moment has as its Stamp.ClockMs if
-// this member leads.
+// ClockMs returns the cluster's clock: the Stamp.ClockMs of an entry of this moment if this member
+// leads.
 func (e *engine) ClockMs() int64 { return e.clock.nowMs() }
 
-// Measures returns what is measured.
+// Measures returns the counts and times.
 func (e *engine) Measures() *Measures { return &e.measures }
 
 // Servers are the disks that raft counts, or is about to: the newest configuration in the log. It
@@ -233,7 +227,7 @@ func (e *engine) birthState() peer.State {
 // stoodAlone reports whether raft counts just this member, as one that stands alone.
 func (e *engine) stoodAlone() bool {
 	servers := e.Servers()
-	return len(servers) == 1 && servers[0].Address == peer.AloneAddr && servers[0].ID == e.self
+	return len(servers) == 1 && servers[0].Address == raftnet.AloneAddr && servers[0].ID == e.self
 }
 
 // caughtUp reports whether a follower has the log up to index, as of its newest answer.
@@ -292,10 +286,10 @@ func (e *engine) await(ctx context.Context, f raft.Future) error {
 	}
 }
 
-// endWith has a future end when raft is down. The library (UPSTREAM.md, 1) leaves those unanswered
-// that are in its queues when it shuts down: in that of Apply, and in that of the state machine.
-// Its futures have a field for this, ShutdownCh, which it sets in some of them only; there is no
-// other way to it from outside.
+// endWith has a future end when raft is down. The library (UPSTREAM.md, 1) leaves the futures
+// unanswered that are in the queues of Apply and of the state machine when it shuts down. Its
+// futures have a field for this, ShutdownCh, which it sets in some of them only; there is no other
+// way to it from outside.
 func endWith(f raft.Future, down chan struct{}) {
 	v := reflect.ValueOf(f)
 	if v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.Struct {
@@ -311,9 +305,9 @@ func endWith(f raft.Future, down chan struct{}) {
 // reports an unreachable peer with each of ten heartbeats a second (UPSTREAM.md, 14).
 const repeatAfter = 30 * time.Second
 
-// hlog makes the raft library log through slog, one level lower: what it calls information is
-// detail to an operator, and what it calls an error is most often a peer that is down. It has the
-// methods that the library calls; the others are those of a logger that logs nothing.
+// hlog makes the raft library log through slog, one level lower: its information is detail to an
+// operator, and its errors are most often peers that are down. It has the methods that the library
+// calls; the others log nothing.
 type hlog struct {
 	hclog.Logger
 	to   *slog.Logger
@@ -372,8 +366,8 @@ func (s *seenMessages) recently(msg string) bool {
 // clock of this machine. While it follows, each entry sets it right, so that clocks of different
 // speed do not depart from each other.
 //
-// It stands still while this machine is suspended, and while no member runs: what counts by it
-// lives longer then, never shorter.
+// It stands still while this machine is suspended, and while no member runs: sessions and nodes
+// that expire by it live longer then, never shorter.
 type clusterClock struct {
 	clock *clock.Clock
 

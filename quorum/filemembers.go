@@ -11,13 +11,14 @@ import (
 
 	"lockkeeper/internal/mutant"
 	"lockkeeper/quorum/peer"
+	"lockkeeper/quorum/raftnet"
 	"lockkeeper/znode"
 )
 
-// As long as reconfig never was enabled the members of a cluster are those of the configuration
-// files, and change with them, as in ZooKeeper: an operator edits the server lines on each machine
-// and restarts one member after the other. The leader begins the change of change.go when it has
-// the new lines itself, and heard in one round of queries that
+// As long as reconfig never was enabled the configuration files name the members of a cluster, and
+// change them, as in ZooKeeper: an operator edits the server lines on each machine and restarts one
+// member after the other. The leader begins the change of change.go when it has the new lines
+// itself, and heard in one round of queries that
 //
 //   - a majority of the agreed voters has the same lines, itself among them;
 //   - so has a majority of the voters to be;
@@ -31,10 +32,10 @@ import (
 // filePause is between two looks at the files of the others.
 const filePause = time.Second
 
-// fileChange is what a leader finds out about the members of its configuration file.
+// fileChange is a leader's finding about the members of its configuration file.
 type fileChange struct {
 	agree []MemberID // the members that have the same lines
-	waits []string   // what keeps the change from beginning; empty: nothing
+	waits []string   // reasons to wait with the change; empty: it can begin
 }
 
 // adoptFile begins a change to the members of this leader's configuration file once enough others
@@ -63,13 +64,13 @@ func (ms *members) adoptFile(ctx context.Context, ch *changer) (pause time.Durat
 	}
 	ms.log.Warn("the members change to those of the configuration files: a majority of the members and all new ones have the same "+
 		"server lines", "new", adds, "gone", drops, "same", change.agree)
-	_ = ms.leadership.propose(ctx, &znode.Command{Kind: znode.KindMembers, Seq: uint64(ms.cfg.Now().UnixNano()) | 1<<63,
-		Body: []byte(ms.cfg.ConfigText)})
+	_ = ms.leadership.propose(ctx, &znode.Command{Seq: uint64(ms.cfg.Now().UnixNano()) | 1<<63,
+		Body: &znode.ChangeMembers{Text: ms.cfg.ConfigText}})
 	return filePause
 }
 
-// judgeFile decides whether a change from the agreed members to those of p, which are those of this
-// member's configuration file, can begin.
+// judgeFile decides whether a change from the agreed members to p's, the members of this member's
+// configuration file, can begin.
 func (ms *members) judgeFile(p *plan, agreed []znode.Member) (f fileChange) {
 	own := peer.Sum(ms.cfg.Members)
 	wait := func(format string, args ...any) { f.waits = append(f.waits, fmt.Sprintf(format, args...)) }
@@ -147,7 +148,7 @@ func (ms *members) keepsOut(p *plan, m znode.Member, own uint32) string {
 		return fmt.Sprintf("new member %d has other server lines", id)
 	case h.Cluster != 0 && h.Cluster != ms.roster.Cluster():
 		return fmt.Sprintf("new member %d at %s has the data of another cluster, %v", id, m.PeerAddr(), h.Cluster)
-	case p.chosen[id] != peer.ServerID(id, h.Disk):
+	case p.chosen[id] != raftnet.ServerID(id, h.Disk):
 		return fmt.Sprintf("new member %d at %s has data of its own: it can join with an empty data directory", id, m.PeerAddr())
 	}
 	return ""
@@ -160,8 +161,8 @@ func (ms *members) yieldToLines(answers map[MemberID]peer.Hello) {
 	own := peer.Sum(ms.cfg.Members)
 	others := map[uint32][]MemberID{}
 	for _, s := range ms.Servers() {
-		id := peer.IDOf(s.ID)
-		if h, ok := answers[id]; ok && h.Listed != own && s.Suffrage == raft.Voter && h.Disk == peer.DiskOf(s.ID) {
+		id := raftnet.IDOf(s.ID)
+		if h, ok := answers[id]; ok && h.Listed != own && s.Suffrage == raft.Voter && h.Disk == raftnet.DiskOf(s.ID) {
 			others[h.Listed] = append(others[h.Listed], id)
 		}
 	}
@@ -197,7 +198,7 @@ func (t *tally) add(same bool) {
 func (t *tally) majority() bool { return NewMaj(max(1, t.of)).Quorum(t.yes) }
 
 // differenceOf names the members of after that are not in before, or have another role there, and
-// those of before that are not in after.
+// the members of before that are not in after.
 func differenceOf(before, after []znode.Member) (adds, drops string) {
 	role := func(m znode.Member) string {
 		if m.Observer {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"lockkeeper/quorum/peer"
+	"lockkeeper/quorum/raftnet"
 )
 
 // Forward stream, follower to leader: frames of commands, each frame
@@ -31,12 +32,12 @@ const (
 
 // These are negative, and do not compile, when the limits contradict each other.
 const (
-	_ = uint64(peer.MaxEntryBytes - MaxCommandBytes - 64<<10)
+	_ = uint64(raftnet.MaxEntryBytes - MaxCommandBytes - 64<<10)
 	_ = uint64(MaxCommandBytes - 2*entryMaxBytes)
 	_ = uint64(peer.MaxFrame - 2*sendMaxBytes - MaxCommandBytes)
 )
 
-// forwarder sends this member's commands to the leader, and takes those of the others when this
+// forwarder sends this member's commands to the leader, and takes the others' commands when this
 // member leads.
 type forwarder struct {
 	*engine
@@ -46,7 +47,7 @@ type forwarder struct {
 }
 
 // serveForward is the leader's end of a forward stream.
-func (f *forwarder) serveForward(_ MemberID, c *peer.Stream) error {
+func (f *forwarder) serveForward(_ peer.Identity, c *peer.Stream) error {
 	ctx, end, ok := f.leadership.whileLeading()
 	if !ok {
 		return nil // closing the stream says it
@@ -82,8 +83,9 @@ func (f *forwarder) serveForward(_ MemberID, c *peer.Stream) error {
 	}
 }
 
-// checkForwarded returns how many of the commands may enter the log, up to the first that must not,
-// and why that must not: there it would stop every member that applies it, or fit no frame.
+// checkForwarded returns the number of commands that may enter the log, up to the first that must
+// not, and the reason against that one: there it would stop every member that applies it, or fit no
+// frame.
 func checkForwarded(cmds [][]byte) (good int, refused error) {
 	for i, b := range cmds {
 		if _, err := checkCommandSafely(b); err != nil {
@@ -157,7 +159,7 @@ func (f *forwarder) forwardTo(ctx context.Context, leader MemberID) error {
 	}
 	_ = c.SetReadDeadline(time.Time{})
 
-	// Whatever the leader writes now is the last: when this read returns, the stream has ended.
+	// The leader writes once more at most: when this read returns, the stream has ended.
 	streamCtx, broken := context.WithCancelCause(ctx)
 	var wg sync.WaitGroup
 	wg.Add(1)

@@ -15,6 +15,7 @@ import (
 	"lockkeeper/internal/simdisk"
 	"lockkeeper/internal/simnet"
 	"lockkeeper/quorum/peer"
+	"lockkeeper/quorum/raftnet"
 	"lockkeeper/quorum/store"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
@@ -49,7 +50,7 @@ func (r *recorder) Applied(_ *znode.Store, c *znode.Command, res *znode.Result) 
 		}
 		r.results[c.Key()] = *res
 	}
-	if res.Deferred || c.Kind >= znode.KindMembers {
+	if res.Deferred || c.Kind() >= znode.KindMembers {
 		r.requested.applied(c, res)
 	}
 	r.changed.Broadcast()
@@ -189,7 +190,7 @@ func configText(members []Member) string {
 }
 
 // serverOf is raft's name of member i with its first disk.
-func serverOf(i int) raft.ServerID { return peer.ServerID(MemberID(i+1), peer.DiskID(i+1)) }
+func serverOf(i int) raft.ServerID { return raftnet.ServerID(MemberID(i+1), peer.DiskID(i+1)) }
 
 // giveIdentity has blank stores of member i get a disk id that tests know: its number for the first
 // disk, and another one for each that follows.
@@ -278,12 +279,12 @@ func (c *cluster) leader() int {
 }
 
 func createSession(id wire.SessionID) *znode.Command {
-	return &znode.Command{Kind: znode.KindCreateSession, Session: id, Seq: 1<<63 | 1, TimeoutMs: 10_000, Password: make([]byte, wire.PasswordLen), Addr: "127.0.0.1"}
+	return &znode.Command{Session: id, Seq: 1<<63 | 1, Body: &znode.CreateSession{Connection: znode.Connection{TimeoutMs: 10_000, Password: make([]byte, wire.PasswordLen), Addr: "127.0.0.1"}}}
 }
 
 func sequential(id wire.SessionID, seq uint64, path string) *znode.Command {
 	body := wire.CreateRequest{Path: path, Data: []byte{}, ACL: wire.OpenACL, Mode: wire.ModePersistentSequential}.Append(nil)
-	return &znode.Command{Kind: znode.KindRequest, Session: id, Generation: 1, Seq: seq, Op: wire.OpCreate, Body: body}
+	return &znode.Command{Session: id, Generation: 1, Seq: seq, Body: &znode.Request{Op: wire.OpCreate, Body: body}}
 }
 
 func (c *cluster) propose(i int, cmd *znode.Command) znode.Key {

@@ -10,12 +10,12 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"lockkeeper/quorum/peer"
+	"lockkeeper/quorum/raftnet"
 	"lockkeeper/znode"
 )
 
-// leadership is who leads, as far as this member knows, and its own part in that: it follows the
-// term in which this member leads, and decides to stand for election or to transfer (transfer.go).
+// leadership knows the leader, as far as this member does, and the term in which this member leads.
+// It decides to stand for election, and to transfer the leadership (transfer.go).
 type leadership struct {
 	*engine
 	batcher *batcher
@@ -58,7 +58,7 @@ func (l *leadership) leaderEpoch() (MemberID, context.Context) {
 	return l.leader, l.epoch
 }
 
-// setLeader records the leader and reports whether it is another one than before.
+// setLeader records the leader, and reports a change.
 func (l *leadership) setLeader(id MemberID) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -121,7 +121,7 @@ func (l *leadership) reopen() {
 	}
 }
 
-// close ends all that lasts as long as the present leader.
+// close ends the present leader's epoch.
 func (l *leadership) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -239,7 +239,7 @@ const (
 	CauseLost     = "lost majority" // this member led, and gave up
 )
 
-// leaderChanges is how many changes are kept.
+// leaderChanges bounds the kept changes.
 const leaderChanges = 20
 
 // leaderLog keeps the last changes of the leader. leadership.mu guards it.
@@ -249,7 +249,7 @@ type leaderLog struct {
 	lostAt time.Time
 	cause  string
 	detail string
-	ended  MemberID // whose process is known to have ended
+	ended  MemberID // its process is known to have ended
 	moving string   // why this member transfers its leadership; empty if it does not
 }
 
@@ -321,20 +321,20 @@ func (l *leadership) LeaderChanges() []LeaderChange {
 
 // When the process of a leader ends, its connections end with it, and nobody listens at its address
 // any more. The library (UPSTREAM.md, 9) looks at neither: its followers wait for a heartbeat
-// timeout. Here a voter whose forward stream to the leader has ended tries to connect until that is
-// refused, for a process that dies closes its sockets one by one; and then stands for election, as
-// a member does that the leader transfers its leadership to (Raft's thesis, 3.10).
+// timeout. Here a voter tries to connect when its forward stream to the leader has ended, until
+// that is refused, for a process that dies closes its sockets one by one; and then stands for
+// election, as a member does that the leader transfers its leadership to (Raft's thesis, 3.10).
 //
-// Elections are safe whenever they are held; what this could cost is a needless election, if a
-// leader were taken for dead that is not. A refusal comes from the leader's machine, or from a
-// firewall that answers for it. In the second case one voter that is cut off takes the leadership,
-// once: a stream must have been accepted by the leader of the term before its end counts. Leases
-// are not touched: what a leader confirms counts from when a quorum still followed it
-// (peer.Transport.ProvenAt), and the next leader begins anew.
+// Elections are safe whenever they are held; the worst cost is a needless election, if a leader
+// were taken for dead that is not. A refusal comes from the leader's machine, or from a firewall
+// that answers for it. In the second case one voter that is cut off takes the leadership, once: a
+// stream must have been accepted by the leader of the term before its end counts. Leases are not
+// touched: a leader's confirmation counts from when a quorum still followed it
+// (raftnet.Transport.ProvenAt), and the next leader begins anew.
 
 // successionStep is how long a voter waits for each voter with a smaller number than its own before
-// it stands, so that votes do not split. An election takes a few fsyncs and as many messages. Where
-// that takes longer, a voter that has voted for another does not stand, and the library's timeouts
+// it stands, so that votes do not split. An election takes a few fsyncs and messages. Where that
+// takes longer, a voter that has voted for another does not stand, and the library's timeouts
 // remain if that election fails; one that has refused its vote, because its own log is newer,
 // stands.
 const successionStep = 50 * time.Millisecond
@@ -359,8 +359,8 @@ func (l *leadership) knownEnded(leader MemberID) bool {
 	return l.changes.ended == leader
 }
 
-// succeed stands for election in place of a leader whose process has ended, and which this member
-// followed in term. ctx ends with the replica.
+// succeed stands for election in place of a dead leader, which this member followed in term. ctx
+// ends with the replica.
 func (l *leadership) succeed(ctx context.Context, dead MemberID, term uint64) {
 	rank := l.successor(dead)
 	if rank < 0 {
@@ -375,19 +375,19 @@ func (l *leadership) succeed(ctx context.Context, dead MemberID, term uint64) {
 		return
 	}
 	_, id := l.raft.LeaderWithID()
-	if leader := peer.IDOf(id); ctx.Err() != nil || leader != NoMember && leader != dead || l.raft.State() != raft.Follower {
+	if leader := raftnet.IDOf(id); ctx.Err() != nil || leader != NoMember && leader != dead || l.raft.State() != raft.Follower {
 		return
 	}
 	l.log.Info("the leader's process has ended, standing for election", "leader", dead)
 	l.transport.Stand(ctx)
 }
 
-// successor returns how many voters come before this member when the leader is to be replaced; less
-// than 0 if it is not to stand.
+// successor returns the number of voters that come before this member when the leader is replaced;
+// less than 0 if it is not to stand.
 func (l *leadership) successor(dead MemberID) int {
 	var voters []MemberID
 	for _, s := range l.Servers() {
-		if id := peer.IDOf(s.ID); s.Suffrage == raft.Voter && id != dead {
+		if id := raftnet.IDOf(s.ID); s.Suffrage == raft.Voter && id != dead {
 			voters = append(voters, id)
 		}
 	}

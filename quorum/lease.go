@@ -20,8 +20,8 @@ import (
 //	report  | length u32 | { session u64 }... |
 //	answer  | length u32 | status u8 | lag i64 (ns) | n u8 | n x { disk u64, index u64 } | { session u64 }... |
 //
-// The answer lists the sessions whose lease the leader has extended. Lag is how long before it
-// received the report the leader was last proven to be the leader; it counts against the
+// The answer lists the sessions with a lease that the leader has extended. Lag is how long before
+// it received the report the leader was last proven to be the leader; it counts against the
 // confirmation. All moments are of clock.Clock.Now, which counts suspends. For each disk that the
 // leader knows there is the committed index up to which it has acknowledged entries: the next
 // leader is to know it, too.
@@ -33,11 +33,11 @@ const (
 	maxLeaseFrame = 16 << 20
 )
 
-// leaseAnswer is what the leader answers.
+// leaseAnswer is the leader's answer.
 type leaseAnswer struct {
 	status   byte
 	lag      time.Duration
-	acked    map[peer.DiskID]uint64 // peer.Transport.Acked, at most 255 of them
+	acked    map[peer.DiskID]uint64 // raftnet.Transport.Acked, at most 255 of them
 	extended []wire.SessionID
 }
 
@@ -65,7 +65,7 @@ func (a *leaseAnswer) codeAcked(c *codec.Codec) {
 	}
 }
 
-// leases are the leases of the sessions of this member, and on the leader those of all.
+// leases extends the leases of this member's sessions, and on the leader the leases of all.
 type leases struct {
 	*engine
 	leadership *leadership
@@ -73,34 +73,24 @@ type leases struct {
 }
 
 func newLeases(e *engine, l *leadership) *leases {
-	return &leases{engine: e, leadership: l, stream: leaderStream{engine: e, kind: peer.StreamLease, maxFrame: maxLeaseFrame}}
+	return &leases{engine: e, leadership: l, stream: leaderStream{engine: e, leadership: l, kind: peer.StreamLease, maxFrame: maxLeaseFrame}}
 }
 
 // serveLease is the leader's end of a lease stream.
-func (l *leases) serveLease(_ MemberID, s *peer.Stream) error {
-	var in, out []byte
-	for {
-		var err error
-		if in, err = s.ReadFrame(maxLeaseFrame, keep(in)); err != nil {
-			return err
-		}
+func (l *leases) serveLease(_ peer.Identity, s *peer.Stream) error {
+	return answerQuestions(s, maxLeaseFrame, func(question, answer *codec.Codec) error {
 		received := l.cfg.Clock.Now()
 		var heard []wire.SessionID
-		c := codec.Decode(in)
-		if codec.Rest(&c, &heard); c.Err() != nil {
-			return fmt.Errorf("%w: a lease report of %d bytes", peer.ErrRefused, len(in))
+		if codec.Rest(question, &heard); question.Err() != nil {
+			return fmt.Errorf("%w: a malformed lease report", peer.ErrRefused)
 		}
-		answer := leaseAnswer{status: leaseNotLeader}
+		a := leaseAnswer{status: leaseNotLeader}
 		if extended, proven, err := l.touchAsLeader(heard); err == nil {
-			answer = leaseAnswer{status: leaseConfirmed, lag: max(0, received.Sub(proven)), acked: l.transport.Acked(), extended: extended}
+			a = leaseAnswer{status: leaseConfirmed, lag: max(0, received.Sub(proven)), acked: l.transport.Acked(), extended: extended}
 		}
-		c = codec.Encode(peer.BeginFrame(keep(out)[:0]))
-		answer.code(&c)
-		out = peer.EndFrame(c.Encoded(), 0)
-		if _, err := s.Write(out); err != nil {
-			return err
-		}
-	}
+		a.code(answer)
+		return nil
+	})
 }
 
 // touchAsLeader extends leases on the leader.
@@ -118,57 +108,66 @@ func (l *leases) touchAsLeader(heard []wire.SessionID) (extended []wire.SessionI
 
 // Touch is Replica.Touch.
 func (l *leases) Touch(ctx context.Context, heard []wire.SessionID) (extended []wire.SessionID, from time.Time, err error) {
-	l.stream.mu.Lock()
-	defer l.stream.mu.Unlock()
 	start := l.cfg.Clock.Now()
-	leader, epoch := l.leadership.leaderEpoch()
-	if leader == l.cfg.ID {
-		extended, proven, err := l.touchAsLeader(heard)
-		return extended, slices.MinFunc([]time.Time{start, proven}, time.Time.Compare), err
-	}
-	var answer leaseAnswer
-	err = l.stream.ask(ctx, leader, epoch, func(c *codec.Codec) { codec.Rest(c, &heard) }, func(c *codec.Codec) error {
+	err = l.stream.ask(ctx, func(context.Context) error {
+		var proven time.Time
+		extended, proven, err = l.touchAsLeader(heard)
+		from = slices.MinFunc([]time.Time{start, proven}, time.Time.Compare)
+		return err
+	}, func(c *codec.Codec) { codec.Rest(c, &heard) }, func(c *codec.Codec) error {
+		var answer leaseAnswer
 		if answer.code(c); c.Err() != nil || answer.status != leaseConfirmed {
 			return ErrNoLeader
 		}
+		if mutant.On(mutant.LeaseFromConfirmation) {
+			start = l.cfg.Clock.Now()
+		}
+		l.transport.NoteAcked(answer.acked)
+		extended, from = answer.extended, start.Add(-answer.lag)
 		return nil
 	})
 	if err != nil {
 		return nil, time.Time{}, err
 	}
-	if mutant.On(mutant.LeaseFromConfirmation) {
-		start = l.cfg.Clock.Now()
-	}
-	l.transport.NoteAcked(answer.acked)
-	return answer.extended, start.Add(-answer.lag), nil
+	return extended, from, nil
 }
 
-// leaderStream is a follower's end of a stream of questions to the leader. It is used by one
-// goroutine at a time.
+// leaderStream is a member's stream of questions to the leader.
 type leaderStream struct {
 	*engine
-	kind     peer.StreamKind
-	maxFrame int // bytes of an answer
+	leadership *leadership
+	kind       peer.StreamKind
+	maxFrame   int // bytes of an answer
 
+	// Lock: mu is held for one question at a time, and taken before all other locks.
 	mu     sync.Mutex
 	leader MemberID
 	conn   *peer.Stream
 	buf    []byte
 }
 
-// ask sends one frame to another member that leads, which it opens a stream to if there is
-// none, and decodes the answer. epoch ends with the leader. The caller holds l.mu.
-func (l *leaderStream) ask(ctx context.Context, leader MemberID, epoch context.Context,
+// ask sends a question to the member that leads, and decodes the answer. It opens a stream if there
+// is none. If this member leads, ask calls here instead. Errors: ErrNoLeader, and the errors of the
+// stream, of here and of decode.
+func (l *leaderStream) ask(ctx context.Context, here func(context.Context) error,
 	encode func(*codec.Codec), decode func(*codec.Codec) error) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	leader, epoch := l.leadership.leaderEpoch()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(epoch, cancel)() // a leader of the past will not answer
+	if leader == l.cfg.ID {
+		return here(ctx)
+	}
 	if l.leader != leader {
 		l.drop()
 	}
 	if leader == NoMember {
 		return ErrNoLeader
 	}
-	ctx, cancel := context.WithTimeout(ctx, l.peerTimeout())
+	ctx, cancel = context.WithTimeout(ctx, l.peerTimeout())
 	defer cancel()
-	defer context.AfterFunc(epoch, cancel)() // a leader of the past will not answer
 	if l.conn == nil {
 		c, err := l.port.Dial(ctx, leader, l.kind)
 		if err != nil {
@@ -192,7 +191,7 @@ func (l *leaderStream) drop() {
 	}
 }
 
-// exchange sends a question and waits for the answer. Errors: those of decode and of the stream.
+// exchange sends a question and waits for the answer. Errors: decode's and the stream's.
 func (l *leaderStream) exchange(encode func(*codec.Codec), decode func(*codec.Codec) error) (err error) {
 	c := codec.Encode(peer.BeginFrame(l.buf[:0]))
 	encode(&c)
@@ -205,6 +204,26 @@ func (l *leaderStream) exchange(encode func(*codec.Codec), decode func(*codec.Co
 	}
 	c = codec.Decode(l.buf)
 	return decode(&c)
+}
+
+// answerQuestions is the leader's end of a stream of questions: it answers one after the other. An
+// error of answer ends the stream.
+func answerQuestions(s *peer.Stream, maxFrame int, answer func(question, answer *codec.Codec) error) error {
+	var in, out []byte
+	for {
+		var err error
+		if in, err = s.ReadFrame(maxFrame, keep(in)); err != nil {
+			return err
+		}
+		q, a := codec.Decode(in), codec.Encode(peer.BeginFrame(keep(out)[:0]))
+		if err := answer(&q, &a); err != nil {
+			return err
+		}
+		out = peer.EndFrame(a.Encoded(), 0)
+		if _, err := s.Write(out); err != nil {
+			return err
+		}
+	}
 }
 
 // keptBytes is the largest buffer that a stream keeps.

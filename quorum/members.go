@@ -10,6 +10,7 @@ import (
 
 	"lockkeeper/internal/mutant"
 	"lockkeeper/quorum/peer"
+	"lockkeeper/quorum/raftnet"
 	"lockkeeper/quorum/store"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
@@ -24,7 +25,7 @@ type members struct {
 
 	// file are the members of the configuration file; none for a member alone.
 	file    []znode.Member
-	brought peer.Imported // what a blank disk has imported; zero: nothing
+	brought peer.Imported // the import of a blank disk; zero: none
 	growing atomic.Bool   // this member stood alone, and may not begin its cluster yet
 	grown   chan struct{} // capacity 1: it may
 	joining chan struct{} // capacity 1: full while join runs
@@ -46,20 +47,20 @@ func newMembers(e *engine, l *leadership, s *state, brought peer.Imported) (*mem
 }
 
 // checkMembers compares the stored members with the configuration. The stored ones count; but a
-// member alone must have been alone: the others of its cluster may have what it does not. One that
-// stood alone may become the first one of a cluster (growth.go).
+// member alone must have been alone: the others of its cluster may have entries that it does not.
+// One that stood alone may become the first one of a cluster (birth.go).
 func (ms *members) check() error {
 	servers := ms.Servers()
 	if len(servers) > 0 {
-		wasAlone := servers[0].Address == peer.AloneAddr
+		wasAlone := servers[0].Address == raftnet.AloneAddr
 		switch {
 		case ms.cfg.alone() && !wasAlone:
 			return fmt.Errorf("quorum: %s is the log of a member of a cluster (%d members), and this member is to stand alone: "+
 				"its server lines are missing. If the other members are lost, or to be given up, 'lockkeeper recover' makes it one that "+
 				"stands alone, and says what may be missing then", ms.cfg.Stores.LogName, len(servers))
-		case !ms.cfg.alone() && wasAlone && servers[0].ID != ms.self && peer.DiskOf(servers[0].ID) == peer.DiskOf(ms.self):
+		case !ms.cfg.alone() && wasAlone && servers[0].ID != ms.self && raftnet.DiskOf(servers[0].ID) == raftnet.DiskOf(ms.self):
 			return fmt.Errorf("quorum: %s is the log of member %d, and this is member %d: compare myid and the server lines",
-				ms.cfg.Stores.LogName, peer.IDOf(servers[0].ID), ms.cfg.ID)
+				ms.cfg.Stores.LogName, raftnet.IDOf(servers[0].ID), ms.cfg.ID)
 		}
 		ms.growing.Store(!ms.cfg.alone() && ms.stoodAlone())
 	}
@@ -71,7 +72,7 @@ func (ms *members) check() error {
 	}
 	if err == nil && cluster == 0 && len(servers) > 0 {
 		// The member has written the first configuration, and ended before it saved the cluster.
-		cluster = peer.BirthOf(servers)
+		cluster = raftnet.BirthOf(servers)
 		err = ms.cfg.Stores.SetNumber(store.Cluster, uint64(cluster))
 	}
 	if err == nil && len(servers) > 0 {
@@ -81,16 +82,16 @@ func (ms *members) check() error {
 	return err
 }
 
-// complete proposes what the state lacks: the id of the cluster, or the members. If it is lost with
-// the leadership the next leader does the same.
+// complete proposes the id of the cluster, or the members, if the state lacks them. If it is lost
+// with the leadership the next leader does the same.
 func (ms *members) complete(ctx context.Context) {
 	var unnamed, unset bool
 	ms.state.View(func(s *znode.Store) { unnamed, unset = s.Cluster() == 0, ms.toSet(s) })
 	if unnamed {
-		_ = ms.leadership.propose(ctx, &znode.Command{Kind: znode.KindCluster, Body: znode.AppendCluster(nil, ms.roster.Cluster())})
+		_ = ms.leadership.propose(ctx, &znode.Command{Body: &znode.NameCluster{ID: ms.roster.Cluster()}})
 	}
 	if unset {
-		_ = ms.leadership.propose(ctx, &znode.Command{Kind: znode.KindMembers, Body: []byte(ms.cfg.ConfigText)})
+		_ = ms.leadership.propose(ctx, &znode.Command{Body: &znode.SetMembers{Text: ms.cfg.ConfigText}})
 	}
 	ms.state.membersMayDiffer()
 }
@@ -99,8 +100,7 @@ func (ms *members) complete(ctx context.Context) {
 // yet, or their version is missing, or they have moved, or /zookeeper/config differs from them.
 func (ms *members) toSet(s *znode.Store) bool {
 	if ms.cfg.ConfigText == "" {
-		// A standalone member has none, and what a super user has written there stays, as in
-		// ZooKeeper.
+		// A standalone member has none, and a super user's data there stay, as in ZooKeeper.
 		return false
 	}
 	members, version := s.Members()
@@ -189,7 +189,7 @@ func (ms *members) noteNewcomer(asked peer.Identity) {
 		return
 	}
 	for _, s := range servers {
-		if s.ID == peer.ServerID(asked.Member, asked.Disk) {
+		if s.ID == raftnet.ServerID(asked.Member, asked.Disk) {
 			return
 		}
 	}

@@ -18,8 +18,7 @@ var ErrCommandTooLong = errors.New("quorum: command too long")
 
 // MaxCommandBytes is the longest encoded command that becomes a part of the log. An entry holds one
 // command of that length, or several of entryMaxBytes together; a frame of a forward stream one
-// such command behind others of sendMaxBytes; and a raft frame as many entries as one request may
-// have.
+// such command behind others of sendMaxBytes; and a raft frame the entries of one request.
 const MaxCommandBytes = 5<<20 - 64<<10
 
 // encodeCommand encodes a command that is to become a part of the log, if it fits into the frames
@@ -53,11 +52,12 @@ func checkCommand(b []byte) (znode.Kind, error) {
 	if len(rest) > 0 {
 		return 0, fmt.Errorf("%d bytes too many", len(rest))
 	}
-	switch c.Kind {
+	switch kind := c.Kind(); kind {
 	case znode.KindRequest, znode.KindCreateSession, znode.KindAttach, znode.KindSync, znode.KindReconfig, znode.KindRestore:
-		return c.Kind, nil
+		return kind, nil
+	default:
+		return 0, fmt.Errorf("%v is for the leader alone", kind)
 	}
-	return 0, fmt.Errorf("%v is for the leader alone", c.Kind)
 }
 
 func appendCommands(b []byte, cmds [][]byte) []byte {
@@ -94,10 +94,9 @@ const (
 // was sent to the leader may be lost with it, and then all that are not applied are sent again.
 //
 // While there is a route to the leader, the goroutine that adds a command also sends it, together
-// with those that are about to be added; the route sends what is left after that, and what is to be
-// sent again. If the leader is another member, a frame costs both members and the network
-// about the same whatever it holds. So clients that have just been answered are waited for, as
-// linger says, and share a frame.
+// with those that are about to be added; the route sends the rest, and the commands that are to be
+// sent again. If the leader is another member, the cost of a frame hardly depends on its size. So
+// clients that have just been answered are waited for, as linger says, and share a frame.
 type outbox struct {
 	mu     sync.Mutex
 	byKey  map[znode.Key]*openCommand
@@ -181,9 +180,9 @@ func (o *outbox) add(ctx context.Context, key znode.Key, data []byte) error {
 	return nil
 }
 
-// sendTo sends what is unsent, and what is added, until send fails or ctx ends. remote says that
-// the leader is another member. send is called by one goroutine at a time, and not any more when
-// sendTo has returned.
+// sendTo sends the unsent commands, and the ones that are added, until send fails or ctx ends.
+// remote says that the leader is another member. send is called by one goroutine at a time, and not
+// any more when sendTo has returned.
 func (o *outbox) sendTo(ctx context.Context, remote bool, send func([][]byte) error) error {
 	o.mu.Lock()
 	failed := make(chan error, 1)
@@ -213,8 +212,8 @@ func (o *outbox) sendTo(ctx context.Context, remote bool, send func([][]byte) er
 }
 
 // sendLocked sends one frame of unsent commands, unless they linger or another goroutine is
-// sending. Goroutines that are ready run first: each has a request of another client, whose command
-// then shares the frame. What is added later is left to the route, because the caller may have
+// sending. Goroutines that are ready run first: each has a request of another client, and its
+// command then shares the frame. Later commands are left to the route, because the caller may have
 // other things to do.
 func (o *outbox) sendLocked() {
 	if o.sending || o.send == nil || o.unsent == nil {
@@ -276,8 +275,8 @@ func (o *outbox) removeLocked(c *openCommand) {
 	o.room.Broadcast()
 }
 
-// applied is called when entries have been applied. Clients whose commands were among them have
-// been answered, and others that wait may wait for them.
+// applied is called when entries have been applied. Their clients have been answered, and other
+// commands may linger for the next ones of those.
 func (o *outbox) applied() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

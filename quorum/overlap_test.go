@@ -14,6 +14,7 @@ import (
 	"lockkeeper/internal/freeport"
 	"lockkeeper/internal/rafttest"
 	"lockkeeper/quorum/peer"
+	"lockkeeper/quorum/raftnet"
 	"lockkeeper/quorum/store"
 	"lockkeeper/wire"
 )
@@ -53,14 +54,14 @@ func TestOverlapsOfHeartbeatsWithVotes(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	transport := func(id MemberID) *peer.Transport {
-		roster := peer.NewRoster(members, false, local{r})
+	transport := func(id MemberID) *raftnet.Transport {
+		roster := peer.NewRoster(members, false, raftnet.ForPort(local{r}))
 		roster.SetCluster(7)
-		p, err := peer.Listen(peer.Config{ID: id, Disk: peer.DiskID(id), Members: members}, roster, local{r})
+		p, err := peer.Listen(peer.Config{ID: id, Disk: peer.DiskID(id), Members: members}, roster, raftnet.ForPort(local{r}))
 		if err != nil {
 			t.Fatal(err)
 		}
-		tr := peer.NewTransport(p)
+		tr := raftnet.New(raftnet.Config{Self: raftnet.ServerID(id, peer.DiskID(id)), Local: local{r}, Port: p})
 		t.Cleanup(func() { p.Close(); tr.Close() })
 		return tr
 	}

@@ -18,6 +18,7 @@ import (
 
 	"lockkeeper/internal/rafttest"
 	"lockkeeper/quorum/peer"
+	"lockkeeper/quorum/raftnet"
 )
 
 // The peer port and raft's transport, with whole members.
@@ -48,7 +49,7 @@ func (l *logged) lines(with string) (n int) {
 // impostor is a process on some host that speaks to members in the name of another one.
 type impostor struct {
 	*peer.Port
-	*peer.Transport
+	*raftnet.Transport
 }
 
 // impostor makes one that passes for a member of the cluster, on a host.
@@ -56,14 +57,15 @@ func (c *cluster) impostor(host string, from MemberID) impostor {
 	c.t.Helper()
 	h := c.net.Host(host)
 	of := local{c.anyone()}
-	roster := peer.NewRoster(c.members, false, of)
+	roster := peer.NewRoster(c.members, false, raftnet.ForPort(of))
 	roster.SetCluster(of.roster.Cluster())
-	port, err := peer.Listen(peer.Config{ID: from, Disk: peer.DiskID(from), Members: c.members, Listen: h.Listen, Dial: h.Dial, ListenAddr: host + ":9"}, roster, of)
+	port, err := peer.Listen(peer.Config{ID: from, Disk: peer.DiskID(from), Members: c.members, Listen: h.Listen, Dial: h.Dial, ListenAddr: host + ":9"},
+		roster, raftnet.ForPort(of))
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	c.t.Cleanup(port.Close)
-	return impostor{port, peer.NewTransport(port)}
+	return impostor{port, raftnet.New(raftnet.Config{Self: raftnet.ServerID(from, peer.DiskID(from)), Local: of, Port: port})}
 }
 
 // stream opens a stream to member i.
@@ -321,7 +323,7 @@ func TestHalfSentFramesEnd(t *testing.T) {
 		idle := c.stream(other, l, peer.StreamRaft)
 		var conns []*peer.Stream
 		for kind, frame := range map[peer.StreamKind][]byte{
-			peer.StreamRaft:    head(64*peer.MaxEntryBytes, 1, 1, 2, 3),
+			peer.StreamRaft:    head(64*raftnet.MaxEntryBytes, 1, 1, 2, 3),
 			peer.StreamForward: head(peer.MaxFrame, 1, 2, 3),
 			peer.StreamLease:   head(maxLeaseFrame, 1, 2, 3),
 			peer.StreamClaims:  head(uint32(maxClaimsFrame), 1, 2, 3),

@@ -12,10 +12,11 @@ import (
 
 	"lockkeeper/internal/mutant"
 	"lockkeeper/quorum/peer"
+	"lockkeeper/quorum/raftnet"
 	"lockkeeper/znode"
 )
 
-// plan is what a leader knows when it decides on a step.
+// plan is a leader's knowledge when it decides on a step.
 type plan struct {
 	self    raft.ServerID
 	wanted  []znode.Member
@@ -28,7 +29,7 @@ type plan struct {
 	queried bool // the members were; otherwise alive has this one only
 	answers map[MemberID]peer.Hello
 	begun   bool // raft does not count the members of /zookeeper/config any more
-	// replacedBy has the disk that replaces a server, whose member has come back with that.
+	// replacedBy has the disk that replaces a server: its member has come back with that.
 	replacedBy map[raft.ServerID]raft.ServerID
 	steps      []step
 	problem    string
@@ -40,7 +41,7 @@ type serverSet = map[raft.ServerID]bool
 type step struct {
 	kind stepKind
 	id   raft.ServerID
-	// replaces is what an added disk replaces; empty: the member had none.
+	// replaces is the disk that an added one replaces; empty: the member had none.
 	replaces raft.ServerID
 }
 
@@ -54,8 +55,7 @@ const (
 	stepRemove stepKind = "remove" // forget it
 )
 
-// changer is what the change loop keeps in mind about the change under way. All of it can be found
-// out again.
+// changer is the change loop's memory of the change under way. A new leader finds all of it again.
 type changer struct {
 	term      uint64
 	led       time.Time // since when this member has led
@@ -70,8 +70,8 @@ type changer struct {
 // catchUpLimit is how long a new voter may take to get all of the log.
 const catchUpLimit = 2 * time.Minute
 
-// plan finds out what is to be done to make raft count the wanted members. Members that have not
-// caught up when catchUpLimit has passed count as dead.
+// plan finds the steps that make raft count the wanted members. Members that have not caught up
+// when catchUpLimit has passed count as dead.
 func (ms *members) plan(ctx context.Context, ch *changer, wanted []znode.Member) *plan {
 	p := &plan{self: ms.self, wanted: wanted, servers: ms.Servers(), alive: serverSet{ms.self: true},
 		voters: serverSet{}, others: serverSet{}, target: serverSet{},
@@ -79,7 +79,7 @@ func (ms *members) plan(ctx context.Context, ch *changer, wanted []znode.Member)
 	votes := map[MemberID]bool{}
 	for _, s := range p.servers {
 		if s.Suffrage == raft.Voter {
-			p.voters[s.ID], votes[peer.IDOf(s.ID)] = true, true
+			p.voters[s.ID], votes[raftnet.IDOf(s.ID)] = true, true
 		} else {
 			p.others[s.ID] = true
 		}
@@ -93,10 +93,10 @@ func (ms *members) plan(ctx context.Context, ch *changer, wanted []znode.Member)
 		p.order()
 		return p
 	}
-	// They are queried now: what was heard a moment ago would be no reason to take somebody's vote.
+	// They are queried now: an answer of a moment ago would be no reason to take somebody's vote.
 	query := map[MemberID]bool{}
 	for _, s := range p.servers {
-		query[peer.IDOf(s.ID)] = s.Suffrage == raft.Voter || query[peer.IDOf(s.ID)]
+		query[raftnet.IDOf(s.ID)] = s.Suffrage == raft.Voter || query[raftnet.IDOf(s.ID)]
 	}
 	for _, m := range wanted {
 		query[MemberID(m.ID)] = true
@@ -121,9 +121,9 @@ func (ms *members) plan(ctx context.Context, ch *changer, wanted []znode.Member)
 func (ms *members) choose(p *plan, ch *changer, answers map[MemberID]peer.Hello) {
 	for _, m := range p.wanted {
 		id := MemberID(m.ID)
-		counted := peer.DisksOf(p.servers, id)
+		counted := raftnet.DisksOf(p.servers, id)
 		h, answered := answers[id]
-		present := peer.ServerID(id, h.Disk)
+		present := raftnet.ServerID(id, h.Disk)
 		switch {
 		case id == ms.cfg.ID:
 			p.chosen[id] = ms.self
@@ -147,7 +147,7 @@ func (ms *members) choose(p *plan, ch *changer, answers map[MemberID]peer.Hello)
 		}
 	}
 	for id, h := range answers { // voters that are to go count until then
-		if present := peer.ServerID(id, h.Disk); p.voters[present] && h.Cluster == ms.roster.Cluster() {
+		if present := raftnet.ServerID(id, h.Disk); p.voters[present] && h.Cluster == ms.roster.Cluster() {
 			p.alive[present] = true
 		}
 	}
@@ -169,7 +169,7 @@ func (ms *members) mayReplace(ch *changer, observer bool, counted []raft.Server,
 	if ms.cfg.KeepDisks && (observer || counted[0].Suffrage == raft.Voter) {
 		ms.trouble.Warn("keep "+string(counted[0].ID), "a member has come back with another disk, and replaceDisks=false "+
 			"leaves it to the operator: remove it from the cluster and add it again",
-			"member", peer.IDOf(counted[0].ID), "disk", h.Disk)
+			"member", raftnet.IDOf(counted[0].ID), "disk", h.Disk)
 		return false
 	}
 	if time.Since(ch.led) < ms.peerTimeout() {
@@ -179,9 +179,9 @@ func (ms *members) mayReplace(ch *changer, observer bool, counted []raft.Server,
 		if !ms.heardOf(s.ID) {
 			continue
 		}
-		if ms.persists(peer.IDOf(s.ID)) {
+		if ms.persists(raftnet.IDOf(s.ID)) {
 			ms.trouble.Warn("number in use "+string(s.ID), "a second process has the number of a member that answers: it is not taken in",
-				"member", peer.IDOf(s.ID), "disk", peer.DiskOf(s.ID), "other", h.Disk)
+				"member", raftnet.IDOf(s.ID), "disk", raftnet.DiskOf(s.ID), "other", h.Disk)
 		}
 		return false
 	}
@@ -192,7 +192,7 @@ func (ms *members) mayReplace(ch *changer, observer bool, counted []raft.Server,
 // come with another one.
 func (p *plan) isDone(newcomers []peer.Identity) bool {
 	for _, m := range p.wanted {
-		of := peer.DisksOf(p.servers, MemberID(m.ID))
+		of := raftnet.DisksOf(p.servers, MemberID(m.ID))
 		if len(of) != 1 || (of[0].Suffrage == raft.Voter) == m.Observer {
 			return false
 		}
@@ -280,7 +280,7 @@ func (p *plan) bestStep(now serverSet) (s step, margin int) {
 		}
 	}
 	for _, id := range sortedIDs(p.target) {
-		if !now[id] && !slices.ContainsFunc(sortedIDs(now), func(v raft.ServerID) bool { return peer.IDOf(v) == peer.IDOf(id) }) {
+		if !now[id] && !slices.ContainsFunc(sortedIDs(now), func(v raft.ServerID) bool { return raftnet.IDOf(v) == raftnet.IDOf(id) }) {
 			vote = append(vote, id)
 		}
 	}
@@ -304,7 +304,7 @@ func (p *plan) bestStep(now serverSet) (s step, margin int) {
 // hasVote reports whether a member has answered with a disk that has a vote now.
 func (p *plan) hasVote(id MemberID) bool {
 	h, answered := p.answers[id]
-	return answered && p.voters[peer.ServerID(id, h.Disk)]
+	return answered && p.voters[raftnet.ServerID(id, h.Disk)]
 }
 
 func sortedIDs(set serverSet) []raft.ServerID { return slices.Sorted(maps.Keys(set)) }
@@ -329,7 +329,7 @@ func (p *plan) wantedMajority() bool {
 	return NewMaj(voters).Quorum(alive)
 }
 
-// liveVoters counts the wanted voters, and those of them that are alive.
+// liveVoters counts the wanted voters, and the live ones among them.
 func (p *plan) liveVoters() (alive, voters int) {
 	for _, m := range p.wanted {
 		if m.Observer {

@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"lockkeeper/quorum/peer"
+	"lockkeeper/quorum/raftnet"
 )
 
 // setBackCheck is how often a member with a leader asks the others whether its disk was set back.
@@ -47,7 +48,7 @@ func (ms *members) queryLoop(ctx context.Context) {
 func (ms *members) seekCluster(ctx context.Context) {
 	var peers []MemberID
 	for _, s := range ms.Servers() {
-		if id := peer.IDOf(s.ID); id != ms.cfg.ID && !slices.Contains(peers, id) {
+		if id := raftnet.IDOf(s.ID); id != ms.cfg.ID && !slices.Contains(peers, id) {
 			peers = append(peers, id)
 		}
 	}
@@ -90,7 +91,7 @@ func (ms *members) wasSetBack(answers map[MemberID]peer.Hello) bool {
 	return false
 }
 
-// warnLostMajority says if so many voters have lost their disks that no majority is left.
+// warnLostMajority says if no majority of the voters still has its disks.
 func (ms *members) warnLostMajority(answers map[MemberID]peer.Hello) {
 	voters := 0
 	var lost []string
@@ -99,9 +100,9 @@ func (ms *members) warnLostMajority(answers map[MemberID]peer.Hello) {
 			continue
 		}
 		voters++
-		h, answered := answers[peer.IDOf(s.ID)]
-		if answered && h.Disk != peer.DiskOf(s.ID) && h.State != peer.Used {
-			lost = append(lost, fmt.Sprint(peer.IDOf(s.ID)))
+		h, answered := answers[raftnet.IDOf(s.ID)]
+		if answered && h.Disk != raftnet.DiskOf(s.ID) && h.State != peer.Used {
+			lost = append(lost, fmt.Sprint(raftnet.IDOf(s.ID)))
 		}
 	}
 	if len(lost) > 0 && !NewMaj(voters).Quorum(voters-len(lost)) {

@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"lockkeeper/quorum/peer"
+	"lockkeeper/quorum/raftnet"
 	"lockkeeper/quorum/store"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
@@ -43,7 +44,7 @@ func Import(cfg Config, from Origin, data *znode.Store) error {
 	// A member of a cluster gets the first configuration when the cluster begins.
 	var servers raft.Configuration
 	if cfg.alone() {
-		servers = aloneConfiguration(peer.ServerID(cfg.ID, disk))
+		servers = aloneConfiguration(raftnet.ServerID(cfg.ID, disk))
 	}
 	snap := data.Snapshot()
 	defer snap.Release()
@@ -85,8 +86,8 @@ func isEmpty(s *store.Stores) error {
 // Importable reports whether the stores hold nothing, or an import that was not completed.
 func Importable(s *store.Stores) bool { return isEmpty(s) == nil }
 
-// importedSnapshot is the newest snapshot if the state that the member starts with is just what was
-// imported; nil if not.
+// importedSnapshot is the newest snapshot if the member starts with exactly the imported state; nil
+// if not.
 func importedSnapshot(s *store.Stores) (*store.Snapshot, error) {
 	imported, err := s.Number(store.ImportIndex)
 	if err != nil || imported == 0 {
@@ -126,7 +127,7 @@ func SameHistory(a, b *znode.Store) error {
 
 func utc(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339Nano) }
 
-// Survivor is what there is of a cluster on the disk of a member that does not run, or in a
+// Survivor is the part of a cluster that is on the disk of a member that does not run, or in a
 // snapshot: a snapshot has State, LastTerm and LastIndex only.
 type Survivor struct {
 	Member  MemberID
@@ -134,14 +135,14 @@ type Survivor struct {
 	Cluster peer.ClusterID
 	// Term is the newest term that the member has taken part in.
 	Term uint64
-	// LastTerm and LastIndex are those of the last entry. Of several disks the one with the greater
+	// LastTerm and LastIndex are the last entry's. Of several disks the one with the greater
 	// (LastTerm, LastIndex) has all that the other one has, and that was ever answered.
 	LastTerm, LastIndex uint64
 	// CommitIndex is an index up to which entries are known to be committed.
 	CommitIndex uint64
 	// Voters are the numbers of those in the newest configuration in the log.
 	Voters []MemberID
-	// Servers are those of that configuration.
+	// Servers are the servers of that configuration.
 	Servers []raft.Server
 	State   *znode.Store
 }
@@ -193,7 +194,7 @@ func Survey(s store.Stores) (*Survivor, error) {
 	v.Servers = servers
 	for _, srv := range servers {
 		if srv.Suffrage == raft.Voter {
-			v.Voters = append(v.Voters, peer.IDOf(srv.ID))
+			v.Voters = append(v.Voters, raftnet.IDOf(srv.ID))
 		}
 	}
 	return v, nil
@@ -207,15 +208,16 @@ func (v *Survivor) Time() time.Time {
 	return time.Time{}
 }
 
-// termsUnseen is how many terms the old cluster may have gone on without the surviving disk. The
-// zxids of the new cluster begin behind those of all of them, so no fencing token is given twice.
+// termsUnseen is the number of terms that the old cluster may have continued without the surviving
+// disk. The zxids of the new cluster begin behind all of these terms, so no fencing token is given
+// twice.
 const termsUnseen = 1 << 16
 
-// Recover makes empty stores those of the only voter of a new cluster that begins with the state of
-// a survivor. The ID, Members and Stores of cfg are those that Open will get; its members count,
-// not those of the old cluster, and the others are taken in when they come with empty disks. It
-// returns the id of the new cluster. Like an import it can be repeated if it does not come to its
-// end. Errors: ErrNotEmpty, those of the stores.
+// Recover turns empty stores into the stores of the only voter of a new cluster that begins with
+// the state of a survivor. The ID, Members and Stores of cfg are those that Open will get; its
+// members count, not the old cluster's, and the others are taken in when they come with empty
+// disks. It returns the id of the new cluster. Like an import it can be repeated if it does not
+// come to its end. Errors: ErrNotEmpty, the stores'.
 func Recover(cfg Config, from *Survivor) (peer.ClusterID, error) {
 	s := &cfg.Stores
 	if err := isEmpty(s); err != nil {
@@ -225,12 +227,12 @@ func Recover(cfg Config, from *Survivor) (peer.ClusterID, error) {
 	if err != nil {
 		return 0, err
 	}
-	self := peer.ServerID(cfg.ID, disk)
+	self := raftnet.ServerID(cfg.ID, disk)
 	servers := raft.Configuration{Servers: []raft.Server{{Suffrage: raft.Voter, ID: self, Address: raft.ServerAddress(self)}}}
 	if cfg.alone() {
 		servers = aloneConfiguration(self)
 	}
-	cluster := peer.BirthOf(servers.Servers)
+	cluster := raftnet.BirthOf(servers.Servers)
 	from.State.RenameCluster(cluster)
 	snap := from.State.Snapshot()
 	defer snap.Release()
@@ -253,19 +255,19 @@ func SurviveSnapshot(saved *znode.Store) (*Survivor, error) {
 	return &Survivor{Member: NoMember, Cluster: saved.Cluster(), LastTerm: max(1, zxid>>32), LastIndex: max(1, zxid&0xffffffff), State: saved}, nil
 }
 
-// renumber makes stores of a member that stood alone those of member id: a member alone needs no
+// renumber turns the stores of a member that stood alone into member id's: a member alone needs no
 // number. The log names its only voter by number and disk, so a configuration with the new name is
 // added; it is committed, as the disk is the only one that counts. It changes no other stores.
 func renumber(s *store.Stores, id MemberID) error {
 	identity, err := s.Identity()
 	if err != nil || identity.Disk == 0 || identity.Owner == uint64(id) {
-		return nil // claim says what is wrong, if anything is
+		return nil // claim names the fault, if there is one
 	}
 	v, err := Survey(*s)
-	if err != nil || len(v.Servers) != 1 || v.Servers[0].Address != peer.AloneAddr {
+	if err != nil || len(v.Servers) != 1 || v.Servers[0].Address != raftnet.AloneAddr {
 		return err
 	}
-	servers := aloneConfiguration(peer.ServerID(id, v.Disk))
+	servers := aloneConfiguration(raftnet.ServerID(id, v.Disk))
 	entry := &raft.Log{Index: v.LastIndex + 1, Term: v.LastTerm, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(servers)}
 	if err := s.Log.StoreLog(entry); err != nil {
 		return fmt.Errorf("quorum: write log: %w", err)

@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"lockkeeper/quorum/peer"
+	"lockkeeper/quorum/raftnet"
 	"lockkeeper/quorum/store"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
@@ -83,15 +84,15 @@ func Open(cfg Config) (_ *Replica, err error) {
 	return r, nil
 }
 
-// run starts what goes on until Close.
+// run opens the port, and starts the loops, which end with Close.
 func (r *Replica) run(doubt <-chan struct{}) {
 	f := &forwarder{engine: r.engine, leadership: r.leadership, batcher: r.batcher, outbox: r.outbox}
 	r.control = &control{engine: r.engine, leadership: r.leadership, state: r.state, members: r.members, batcher: r.batcher, outbox: r.outbox,
 		forward: f, doubt: doubt}
 	if r.port != nil {
 		r.port.Start(peer.Handlers{Join: r.members.join, Hello: r.hello,
-			Streams: map[peer.StreamKind]func(MemberID, *peer.Stream) error{
-				peer.StreamForward: f.serveForward, peer.StreamLease: r.leases.serveLease, peer.StreamClaims: r.claims.serveClaims,
+			Streams: map[peer.StreamKind]func(peer.Identity, *peer.Stream) error{
+				peer.StreamRaft: r.transport.Serve, peer.StreamForward: f.serveForward, peer.StreamLease: r.leases.serveLease, peer.StreamClaims: r.claims.serveClaims,
 				peer.StreamTransfer: r.leadership.serveTransfer, peer.StreamStop: r.stops.serveStop}})
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -173,9 +174,9 @@ func (r *Replica) View(f func(*znode.Store)) { r.state.View(f) }
 // Freeze returns the state as it is after some entry, to be written out. It has to be released.
 func (r *Replica) Freeze() *LiveSnapshot { return r.state.Freeze() }
 
-// Members returns who the members are, in ascending order, as of what this member has applied, and
-// the zxid of the newest change (0: there was none). It is empty for a member that stands alone, or
-// is new. The slice must not be modified.
+// Members returns the members in ascending order, as of what this member has applied, and the zxid
+// of the newest change (0: there was none). It is empty for a member that stands alone, or is new.
+// The slice must not be modified.
 func (r *Replica) Members() ([]znode.Member, wire.Zxid) { return r.state.Members() }
 
 // Snapshot returns the newest snapshot, zero if there is none.
@@ -191,10 +192,10 @@ func (r *Replica) TakeSnapshot(ctx context.Context) (SnapshotInfo, error) {
 // taken; 0 and the zero time if there is none.
 func (r *Replica) LastSnapshot() (wire.Zxid, time.Time) { return r.state.LastSnapshot() }
 
-// Touch reports sessions that this member heard from to the leader. It returns those whose lease
-// was extended, and a moment, not after the call began, from which the extension counts: none of
-// them is expired before that moment plus its timeout, by whatever leader. The moment is of
-// Config.Clock. An error means that nothing is known. Touch serves one call at a time; others wait.
+// Touch reports sessions that this member heard from to the leader. It returns the sessions with an
+// extended lease, and a moment, not after the call began, from which the extension counts: no
+// leader expires one of them before that moment plus its timeout. The moment is of Config.Clock. An
+// error means that nothing is known. Touch serves one call at a time; others wait.
 func (r *Replica) Touch(ctx context.Context, heard []wire.SessionID) (extended []wire.SessionID, from time.Time, err error) {
 	return r.leases.Touch(ctx, heard)
 }
@@ -208,7 +209,7 @@ func (r *Replica) MayExist(ctx context.Context, claims []znode.Claim) ([]bool, e
 }
 
 // MayStop asks the leader whether this member may stop now. It may be called on any member. Errors:
-// ErrNoLeader, those of the leader and of ctx; then nothing is known.
+// ErrNoLeader, the leader's and ctx's; then nothing is known.
 func (r *Replica) MayStop(ctx context.Context, wish StopWish) (StopAnswer, error) {
 	return r.stops.MayStop(ctx, wish)
 }
@@ -249,8 +250,8 @@ func (r *Replica) TransferLeadership(ctx context.Context, to MemberID, prove Pro
 }
 
 // CommonVersion is the newest version of the protocol that all members speak, as the leader has
-// heard from them: what came with it may be used in the log (docs/decisions/013-versions.md). It is
-// 0 if there is none, or a member has not been heard of, and on members that do not lead.
+// heard from them: the log may use its features (docs/decisions/013-versions.md). It is 0 if there
+// is none, or a member has not been heard of, and on members that do not lead.
 func (r *Replica) CommonVersion() uint8 {
 	if r.port == nil || r.Leader() != r.cfg.ID {
 		return 0
@@ -295,7 +296,7 @@ func (r *Replica) hello(asked peer.Identity) peer.Hello {
 	return h
 }
 
-// Status is what a member knows of itself and the cluster.
+// Status is a member's view of itself and the cluster.
 type Status struct {
 	ID           MemberID
 	Role         string   // standalone, leader, follower, observer or looking
@@ -307,7 +308,7 @@ type Status struct {
 	Voters       int
 	Members      int
 	// Synced counts the followers and observers that have answered this leader lately, and had then
-	// all that it knew to be committed (peer.Transport.Synced).
+	// all that it knew to be committed (raftnet.Transport.Synced).
 	SyncedFollowers, SyncedObservers int
 }
 
@@ -322,7 +323,7 @@ func (r *Replica) Status() Status {
 	}
 	votes, members := false, map[MemberID]bool{}
 	for _, srv := range r.Servers() {
-		members[peer.IDOf(srv.ID)] = true
+		members[raftnet.IDOf(srv.ID)] = true
 		if srv.Suffrage == raft.Voter {
 			s.Voters++
 			votes = votes || srv.ID == r.self
@@ -345,14 +346,14 @@ func (r *Replica) Status() Status {
 	return s
 }
 
-// PeerStats counts what happens at the peer port, and waits of the log.
+// PeerStats counts events at the peer port, and waits of the log.
 type PeerStats struct {
 	peer.Stats
 	// DescriptorWaits is how often the log had to wait for a file descriptor.
 	DescriptorWaits int64
 }
 
-// PeerStats reports the counts. Those of the port are 0 for a member alone.
+// PeerStats reports the counts. The port's are 0 for a member alone.
 func (r *Replica) PeerStats() PeerStats {
 	var s PeerStats
 	if files := r.cfg.Stores.Files; files != nil {
@@ -364,38 +365,38 @@ func (r *Replica) PeerStats() PeerStats {
 	return s
 }
 
-// local is what the peer port and raft's transport know of this member.
+// local is what raft's transport and the port know of this member.
 type local struct{ *Replica }
 
-var _ peer.Local = local{}
+var _ raftnet.Local = local{}
 
-// Term implements peer.Local.
+// Term implements raftnet.Local.
 func (l local) Term() uint64 {
 	l.cfg.Yield()
 	return l.raft.CurrentTerm()
 }
 
-// Leader implements peer.Local.
+// Leader implements raftnet.Local.
 func (l local) Leader() raft.ServerID {
 	l.cfg.Yield()
 	_, id := l.raft.LeaderWithID()
 	return id
 }
 
-// LastIndex implements peer.Local.
+// LastIndex implements raftnet.Local.
 func (l local) LastIndex() uint64 {
 	l.cfg.Yield()
 	return l.raft.LastIndex()
 }
 
-// EntryTerm implements peer.Local.
+// EntryTerm implements raftnet.Local.
 func (l local) EntryTerm(index uint64) (term uint64, ok bool) { return l.entryTerm(index) }
 
-// AppliedIndex implements peer.Local.
+// AppliedIndex implements raftnet.Local.
 func (l local) AppliedIndex() uint64 { return l.state.reached() }
 
-// PrevTerm implements peer.Local. While the library takes an entry that a snapshot has replaced for
-// its last one, it compares with that.
+// PrevTerm implements raftnet.Local. While the library takes an entry that a snapshot has replaced
+// for its last one, it compares with that.
 func (l local) PrevTerm(index, term uint64) uint64 {
 	if replaced := l.disk.ReplacedTerm(index, term); replaced == term || l.raft.LastIndex() == index {
 		return replaced
@@ -403,21 +404,30 @@ func (l local) PrevTerm(index, term uint64) uint64 {
 	return term
 }
 
-// AwaitDurable implements peer.Local.
+// AwaitDurable implements raftnet.Local.
 func (l local) AwaitDurable(index uint64, stop <-chan struct{}) error {
 	return l.disk.Await(index, stop)
 }
 
-// Heard implements peer.Local.
+// Heard implements raftnet.Local.
 func (l local) Heard(q *raft.AppendEntriesRequest) { l.catchUp.noteCommit(q) }
 
-// SnapshotTaken implements peer.Local.
+// ReplicationBegan implements raftnet.Local.
+func (l local) ReplicationBegan(snapshot bool) {
+	if snapshot {
+		l.measures.SnapshotsSent.Add(1)
+	} else {
+		l.measures.PipelinesOpened.Add(1)
+	}
+}
+
+// SnapshotTaken implements raftnet.Local.
 func (l local) SnapshotTaken(err error) { l.catchUp.snapshotTaken(err) }
 
-// SnapshotSent implements peer.Local.
+// SnapshotSent implements raftnet.Local.
 func (l local) SnapshotSent(to MemberID, err error) { l.catchUp.snapshotSent(to, err) }
 
-// owner is what the stores of this member know of it.
+// owner is this member as its stores know it.
 type owner struct {
 	*Replica
 	// running is raft once it runs: the stores are asked before Replica.raft is set.

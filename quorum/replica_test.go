@@ -116,9 +116,8 @@ func TestConfigNodeAfterARestart(t *testing.T) {
 			inCluster(t, 1, func(cfg *Config) { cfg.ConfigText = tt.text }, func(t *testing.T, c *cluster) {
 				c.leader()
 				c.propose(0, createSession(7))
-				key := c.propose(0, &znode.Command{Kind: znode.KindRequest, Session: 7, Generation: 1, Seq: 1, Op: wire.OpSetData,
-					Identities: super,
-					Body:       wire.SetDataRequest{Path: "/zookeeper/config", Data: []byte("mine"), Version: -1}.Append(nil)})
+				key := c.propose(0, &znode.Command{Session: 7, Generation: 1, Seq: 1,
+					Body: &znode.Request{Op: wire.OpSetData, Body: wire.SetDataRequest{Path: "/zookeeper/config", Data: []byte("mine"), Version: -1}.Append(nil), Identities: super}})
 				config := func() (text string) {
 					synctest.Wait()
 					c.reps[0].View(func(s *znode.Store) {
@@ -404,7 +403,7 @@ func testForwardedGarbageStaysOutOfTheLog(t *testing.T, c *cluster) {
 	l := c.leader()
 	c.recs[l].await(t, "leadership", func() bool { return c.recs[l].leads })
 	f := c.reps[(l+1)%3]
-	expire := znode.Command{Kind: znode.KindExpire, Session: 9, Generation: 1}
+	expire := znode.Command{Session: 9, Generation: 1, Body: &znode.Expire{}}
 	for name, cmd := range map[string][]byte{
 		"no command":         []byte("hello"),
 		"a longer command":   append(createSession(9).Append(nil), 0),
@@ -446,7 +445,7 @@ func TestUndeliverableCommandsAreGivenUp(t *testing.T) {
 			want := []znode.Key{c.propose(i, sequential(id, 2, "/n-")), c.propose(i, sequential(id, 3, "/n-"))}
 			if i != l {
 				// The leader does not take this one at all.
-				want = append(want, c.propose(i, &znode.Command{Kind: znode.KindExpire, Session: id, Generation: 9}))
+				want = append(want, c.propose(i, &znode.Command{Session: id, Generation: 9, Body: &znode.Expire{}}))
 			}
 			c.recs[i].await(t, "the commands to be given up", func() bool { return len(c.recs[i].refused) == len(want) })
 			for _, k := range want {
@@ -472,12 +471,13 @@ func TestLargestCommand(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		f := (c.leader() + 1) % 3
 		c.recs[f].result(t, c.propose(f, createSession(7)))
-		cmd := &znode.Command{Kind: znode.KindRequest, Session: 7, Generation: 1, Seq: 1, Op: wire.OpCreate}
+		request := &znode.Request{Op: wire.OpCreate}
+		cmd := &znode.Command{Session: 7, Generation: 1, Seq: 1, Body: request}
 		body := func(n int) []byte {
 			return wire.CreateRequest{Path: "/large", Data: make([]byte, n), ACL: wire.OpenACL}.Append(nil)
 		}
-		cmd.Body = body(MaxCommandBytes)
-		cmd.Body = body(2*MaxCommandBytes - len(cmd.Append(nil)))
+		request.Body = body(MaxCommandBytes)
+		request.Body = body(2*MaxCommandBytes - len(cmd.Append(nil)))
 		if n := len(cmd.Append(nil)); n != MaxCommandBytes {
 			t.Fatalf("%d bytes", n)
 		}
@@ -495,11 +495,11 @@ func TestFollowersMaySendWhatTheirClientsNeed(t *testing.T) {
 		for _, cmd := range []*znode.Command{
 			createSession(7),
 			sequential(7, 1, "/n-"),
-			{Kind: znode.KindAttach, Session: 7, Generation: 1, Seq: 1<<63 | 2, TimeoutMs: 10_000, Password: make([]byte, wire.PasswordLen)},
-			{Kind: znode.KindSync, Seq: 1<<63 | 3},
+			{Session: 7, Generation: 1, Seq: 1<<63 | 2, Body: &znode.Attach{Connection: znode.Connection{TimeoutMs: 10_000, Password: make([]byte, wire.PasswordLen)}}},
+			{Seq: 1<<63 | 3, Body: &znode.Sync{}},
 		} {
 			if r := c.recs[f].result(t, c.propose(f, cmd)); r.Status != znode.Done {
-				t.Errorf("%v: %+v", cmd.Kind, r)
+				t.Errorf("%v: %+v", cmd.Kind(), r)
 			}
 		}
 	})

@@ -64,7 +64,7 @@ func (r *Replica) changeOnce(ctx context.Context, req wire.ReconfigRequest, done
 // Reconfigure changes the members as a client's reconfig does. Errors are those of AddMember. Note
 // that a request which names no version (CurConfigID -1) may take effect twice.
 func (r *Replica) Reconfigure(ctx context.Context, req wire.ReconfigRequest) error {
-	c := &znode.Command{Kind: znode.KindReconfig, Seq: r.requested().nonce(uint64(r.cfg.Now().UnixNano())), Body: req.Append(nil)}
+	c := &znode.Command{Seq: r.requested().nonce(uint64(r.cfg.Now().UnixNano())), Body: &znode.Reconfigure{Request: req.Append(nil)}}
 	result := r.requested().add(c.Seq)
 	defer r.requested().remove(c.Seq)
 	if err := r.Propose(ctx, c); err != nil {
@@ -122,9 +122,10 @@ func (a *requestedChanges) applied(c *znode.Command, res *znode.Result) {
 		return
 	}
 	var err error
+	ended, _ := c.Body.(*znode.Reconfigured)
 	switch {
-	case res.Code != wire.CodeOK && len(c.Body) > 0 && c.Kind == znode.KindReconfigured:
-		err = fmt.Errorf("%w: %s", res.Code, c.Body)
+	case res.Code != wire.CodeOK && ended != nil && ended.Why != "":
+		err = fmt.Errorf("%w: %s", res.Code, ended.Why)
 	case res.Code != wire.CodeOK:
 		err = res.Code
 	}

@@ -35,7 +35,7 @@ type state struct {
 	// Lock: mu is taken before any lock of the listener, and before the outbox's.
 	mu           sync.RWMutex
 	store        *znode.Store
-	imported     bool // the state is what was imported, and nothing came after
+	imported     bool // the state is the imported one, and nothing came after
 	appliedIndex uint64
 	lockedAt     time.Time // when ApplyBatch took mu
 	compaction   compaction
@@ -48,8 +48,8 @@ type savedSnapshot struct {
 	at   time.Time
 }
 
-// newState reads the state that is known to be committed. brought is what a blank disk has
-// imported; zero: nothing.
+// newState reads the state that is known to be committed. brought is the import of a blank disk;
+// zero: none.
 func newState(e *engine, l *leadership, b *batcher, o *outbox) (_ *state, brought peer.Imported, err error) {
 	s := &state{engine: e, leadership: l, batcher: b, outbox: o, full: make(chan struct{}, 1), changed: make(chan struct{}, 1),
 		compaction: newCompaction(&e.cfg)}
@@ -242,7 +242,7 @@ func (s *state) observe(l *raft.Log, entry *znode.Entry, start time.Time) {
 // commandApplied runs after each command, inside the critical section.
 func (s *state) commandApplied(c *znode.Command, res *znode.Result) {
 	s.cfg.Listener.Applied(s.store, c, res)
-	if res.Deferred || c.Kind >= znode.KindMembers && c.Kind <= znode.KindReconfigured {
+	if res.Deferred || c.Kind() >= znode.KindMembers && c.Kind() <= znode.KindReconfigured {
 		s.membersMayDiffer()
 	}
 	if res.Status != znode.Gap {
@@ -263,8 +263,8 @@ const lockedMax = 10 * time.Millisecond
 
 // applyCommitted brings the state up to the last entry that is known to be committed. raft begins
 // with the snapshot and goes on when a leader sends a commit index, but a member that serves
-// without a leader (read-only mode) must not go back in time by that. What raft applies a second
-// time is skipped.
+// without a leader (read-only mode) must not go back in time by that. Entries that raft applies a
+// second time are skipped.
 //
 // The entries behind that one are decoded only. Errors: store.ErrFormat, store.ErrDamaged; they
 // name the log.
@@ -326,8 +326,8 @@ func (s *state) fullLocked() {
 	}
 }
 
-// Restore implements raft.FSM: the leader has sent a snapshot, because what this member lacks is no
-// longer in the leader's log.
+// Restore implements raft.FSM: the leader has sent a snapshot, because the next entry of this
+// member is no longer in the leader's log.
 func (s *state) Restore(rc io.ReadCloser) error {
 	defer rc.Close()
 	state, err := znode.Restore(rc)
@@ -510,8 +510,8 @@ func (s *state) Freeze() *LiveSnapshot {
 	return &LiveSnapshot{Snapshot: s.store.Snapshot(), state: s}
 }
 
-// LiveSnapshot is the state of a replica at one moment. While it is held, the memory of what
-// changes is taken twice.
+// LiveSnapshot is the state of a replica at one moment. While it is held, changed nodes take their
+// memory twice.
 type LiveSnapshot struct {
 	*znode.Snapshot
 	state *state

@@ -14,6 +14,7 @@ import (
 
 	"lockkeeper/quorum/codec"
 	"lockkeeper/quorum/peer"
+	"lockkeeper/quorum/raftnet"
 )
 
 // Stop stream, follower to leader, one question at a time:
@@ -30,7 +31,7 @@ const (
 
 	// maxStopFrame bounds a frame of the stop stream.
 	maxStopFrame = 512
-	// maxStopWhy is how many bytes the reason of an answer has.
+	// maxStopWhy bounds the bytes of an answer's reason.
 	maxStopWhy = 240
 )
 
@@ -43,9 +44,9 @@ const (
 // are not both told yes if only one can go. It is the member that was told yes which keeps this in
 // mind, and says so (StopState) to each leader that queries it before it says yes to another. An
 // answer may be under way for peerTimeout; for so long the leader has the member count as stopped
-// itself. It keeps that in mind before it proves that it still leads (peer.Transport.ProvenAt) and
-// answers; and a new leader says no to all until peerTimeout has passed. A member that has lost its
-// memory has stopped, and counts again when it is ready.
+// itself. It keeps that in mind before it proves that it still leads (raftnet.Transport.ProvenAt)
+// and answers; and a new leader says no to all until peerTimeout has passed. A member that has lost
+// its memory has stopped, and counts again when it is ready.
 //
 // A yes ends by itself. Those who only ask again and again cannot keep others waiting: it is not
 // renewed while another member waits that could go if this one stayed.
@@ -86,7 +87,7 @@ type StopAnswer struct {
 // errStop says that a question of the stop stream, or its answer, is malformed.
 var errStop = errors.New("quorum: a question whether to stop")
 
-// stops is what a member knows of members that may stop.
+// stops is a member's memory of members that may stop.
 type stops struct {
 	*engine
 	leadership *leadership
@@ -97,7 +98,7 @@ type stops struct {
 	mu   sync.Mutex
 	may  time.Time // until when this member has been told that it may stop, by time.Now
 	told bool      // this member has been told to stop
-	// What this member knows as the leader, by member; toldOf it knows in any case.
+	// The leader's memory, by member; toldOf is known on any member.
 	reserved map[MemberID]time.Time // until when a yes may be under way: it counts as stopped
 	granted  map[MemberID]time.Time // until when a yes holds
 	waiting  map[MemberID]stopWaiter
@@ -108,13 +109,13 @@ type stops struct {
 type stopWaiter struct{ since, last time.Time }
 
 func newStops(e *engine, l *leadership, c *catchUp) *stops {
-	return &stops{engine: e, leadership: l, catchUp: c, stream: leaderStream{engine: e, kind: peer.StreamStop, maxFrame: maxStopFrame},
+	return &stops{engine: e, leadership: l, catchUp: c, stream: leaderStream{engine: e, leadership: l, kind: peer.StreamStop, maxFrame: maxStopFrame},
 		turn:     make(chan struct{}, 1),
 		reserved: map[MemberID]time.Time{}, granted: map[MemberID]time.Time{},
 		waiting: map[MemberID]stopWaiter{}, toldOf: map[MemberID]time.Time{}}
 }
 
-// reported is what this member reports of its own stop.
+// reported is this member's report of its own stop.
 func (s *stops) reported() (state peer.StopState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,16 +142,10 @@ func (s *stops) MayStop(ctx context.Context, wish StopWish) (a StopAnswer, err e
 			s.announceStop(ctx)
 		}
 	}
-	s.stream.mu.Lock()
-	defer s.stream.mu.Unlock()
-	leader, epoch := s.leadership.leaderEpoch()
-	if leader == s.cfg.ID {
+	err = s.stream.ask(ctx, func(ctx context.Context) error {
 		a, err = s.judgeStop(ctx, s.cfg.ID, wish)
-	} else {
-		err = s.stream.ask(ctx, leader, epoch, func(c *codec.Codec) { codec.U8(c, &wish) }, func(c *codec.Codec) error {
-			return a.decode(c)
-		})
-	}
+		return err
+	}, func(c *codec.Codec) { codec.U8(c, &wish) }, a.decode)
 	if err != nil && wish == StopWill && s.allToldToStop() {
 		return StopAnswer{Why: whyAllStop, Hopeless: true}, nil // those who could lead may be gone
 	}
@@ -174,7 +169,7 @@ func (s *stops) allToldToStop() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, srv := range servers {
-		told, known := s.toldOf[peer.IDOf(srv.ID)]
+		told, known := s.toldOf[raftnet.IDOf(srv.ID)]
 		if srv.ID != s.self && srv.Suffrage == raft.Voter && (!known || time.Since(told) >= stopGone) {
 			return false
 		}
@@ -182,8 +177,8 @@ func (s *stops) allToldToStop() bool {
 	return true
 }
 
-// announceStop tells the other members that this one has been told to stop: whichever of them leads
-// when this one is gone is to know why. Nobody needs to hear it.
+// announceStop tells the other members that this one has been told to stop: the next leader is to
+// know the reason. Nobody needs to hear it.
 func (s *stops) announceStop(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.heartbeatTimeout())
 	defer cancel()
@@ -193,7 +188,7 @@ func (s *stops) announceStop(ctx context.Context) {
 			continue
 		}
 		wg.Go(func() {
-			c, err := s.port.Dial(ctx, peer.IDOf(srv.ID), peer.StreamStop)
+			c, err := s.port.Dial(ctx, raftnet.IDOf(srv.ID), peer.StreamStop)
 			if err != nil {
 				return
 			}
@@ -211,31 +206,22 @@ func (s *stops) announceStop(ctx context.Context) {
 }
 
 // serveStop is the leader's end of a stop stream.
-func (s *stops) serveStop(from MemberID, stream *peer.Stream) error {
-	var in, out []byte
-	for {
-		var err error
-		if in, err = stream.ReadFrame(maxStopFrame, in); err != nil {
-			return err
-		}
+func (s *stops) serveStop(from peer.Identity, stream *peer.Stream) error {
+	return answerQuestions(stream, maxStopFrame, func(question, answer *codec.Codec) error {
 		var wish StopWish
-		c := codec.Decode(in)
-		if codec.U8(&c, &wish); c.Err() != nil || wish < StopLook || wish > StopTold {
-			return fmt.Errorf("%w: %w of %d bytes", peer.ErrRefused, errStop, len(in))
+		if codec.U8(question, &wish); question.Err() != nil || wish < StopLook || wish > StopTold {
+			return fmt.Errorf("%w: %w", peer.ErrRefused, errStop)
 		}
-		c = codec.Encode(peer.BeginFrame(out[:0]))
 		var a StopAnswer
+		var err error
 		if wish == StopTold {
-			s.note(from, time.Now())
+			s.note(from.Member, time.Now())
 		} else {
-			a, err = s.judgeStop(context.Background(), from, wish)
+			a, err = s.judgeStop(context.Background(), from.Member, wish)
 		}
-		a.encode(&c, err)
-		out = peer.EndFrame(c.Encoded(), 0)
-		if _, err := stream.Write(out); err != nil {
-			return err
-		}
-	}
+		a.encode(answer, err)
+		return nil
+	})
 }
 
 func (a *StopAnswer) encode(c *codec.Codec, err error) {
@@ -271,7 +257,7 @@ func (a *StopAnswer) decode(c *codec.Codec) error {
 	return nil
 }
 
-// judgeStop decides on the leader whether a member may stop. Errors: ErrNoLeader, those of ctx.
+// judgeStop decides on the leader whether a member may stop. Errors: ErrNoLeader, ctx's.
 func (s *stops) judgeStop(ctx context.Context, of MemberID, wish StopWish) (a StopAnswer, err error) {
 	select {
 	case s.turn <- struct{}{}:
@@ -296,7 +282,7 @@ func (s *stops) judgeStop(ctx context.Context, of MemberID, wish StopWish) (a St
 	return a, s.leadership.proveSince(ctx, term, s.cfg.Clock.Now())
 }
 
-// stopRound is what a leader knows of the voters when it decides whether one member may stop.
+// stopRound is a leader's knowledge of the voters when it decides whether one member may stop.
 type stopRound struct {
 	of     MemberID
 	votes  bool // it is a voter
@@ -307,7 +293,7 @@ type stopRound struct {
 // stopVoter is another voter than the one that asks.
 type stopVoter struct {
 	id MemberID
-	// answers says that it answers, and state is then what it says.
+	// answers says that it answers, and state is then its answer.
 	answers bool
 	state   peer.StopState
 	why     string // it would not count; empty: it would
@@ -319,14 +305,14 @@ func (s *stops) newStopRound(ctx context.Context, of MemberID) *stopRound {
 	query := map[MemberID]bool{}
 	servers := s.Servers()
 	for _, srv := range servers {
-		if id := peer.IDOf(srv.ID); id != s.cfg.ID && id != of && srv.Suffrage == raft.Voter {
+		if id := raftnet.IDOf(srv.ID); id != s.cfg.ID && id != of && srv.Suffrage == raft.Voter {
 			query[id] = true
 		}
 	}
 	answers := s.helloAll(ctx, slices.Sorted(maps.Keys(query)))
 	since := s.cfg.Clock.Now().Add(-s.peerTimeout())
 	for _, srv := range servers {
-		id := peer.IDOf(srv.ID)
+		id := raftnet.IDOf(srv.ID)
 		if srv.Suffrage != raft.Voter {
 			continue
 		}
@@ -342,7 +328,7 @@ func (s *stops) newStopRound(ctx context.Context, of MemberID) *stopRound {
 		} else if h, ok := answers[id]; ok {
 			v.answers, v.state = true, h.Stop
 			switch {
-			case h.Disk != peer.DiskOf(srv.ID):
+			case h.Disk != raftnet.DiskOf(srv.ID):
 				v.why = "it has another disk than the one that is counted"
 			case h.Ready == peer.IsNotReady:
 				v.why = h.NotReady
@@ -396,7 +382,7 @@ func (s *stops) decide(round *stopRound, wish StopWish, now time.Time, grace tim
 	if first := s.firstLocked(round.of); a.May && round.votes && wish != StopWill && first != NoMember {
 		a.May, why = false, append(why, fmt.Sprintf("member %d has waited for longer", first))
 		if until := s.granted[round.of]; now.Before(until) {
-			return StopAnswer{May: true, For: until.Sub(now)} // what it was told holds
+			return StopAnswer{May: true, For: until.Sub(now)} // the earlier yes holds
 		}
 		if wish != StopLook {
 			s.waitLocked(round.of, now)

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"lockkeeper/quorum/peer"
+	"lockkeeper/quorum/raftnet"
 	"lockkeeper/quorum/store"
 	"lockkeeper/znode"
 )
@@ -124,7 +124,7 @@ func TestStoresOfMemberZeroBelongToIt(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := peer.IDOf(""); got != NoMember {
+	if got := raftnet.IDOf(""); got != NoMember {
 		t.Errorf("raft's empty ID is that of member %d", got)
 	}
 }

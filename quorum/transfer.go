@@ -12,6 +12,7 @@ import (
 
 	"lockkeeper/internal/mutant"
 	"lockkeeper/quorum/peer"
+	"lockkeeper/quorum/raftnet"
 	"lockkeeper/quorum/store"
 )
 
@@ -19,10 +20,10 @@ import (
 //
 //	| to u8 | named u8 | proof length u16 | proof |
 //
-// To is the member that is to lead, if named is 1; with 0 any voter may. Proof is what
-// Config.MayTransfer of the leader wants to see; it is about this request alone (transferOccasion),
-// so that it has no secret in it and is worth nothing afterwards. The answer is one zero byte when
-// the leadership has been transferred, else a text that says why not.
+// To is the member that is to lead, if named is 1; with 0 any voter may. Proof is for the leader's
+// Config.MayTransfer; it is about this request alone (transferOccasion), so that it has no secret
+// in it and is worth nothing afterwards. The answer is one zero byte when the leadership has been
+// transferred, else a text that says why not.
 
 // maxProof bounds the proof of the right to move the leadership.
 const maxProof = 4 << 10
@@ -31,8 +32,8 @@ const maxProof = 4 << 10
 // is text that stands for one request.
 type Prove func(occasion []byte) (proof string)
 
-// transferOccasion is what a proof is about: a member's request to a leader in its term, which ends
-// when the leadership has been transferred.
+// transferOccasion is the subject of a proof: a member's request to a leader in its term, which
+// ends when the leadership has been transferred.
 func transferOccasion(cluster peer.ClusterID, term uint64, leader, from MemberID, request []byte) []byte {
 	return fmt.Appendf(nil, "lockkeeper transfer\ncluster %v\nterm %d\nleader %d\nfrom %d\nto %x", cluster, term, leader, from, request)
 }
@@ -109,14 +110,14 @@ func transferRequest(to MemberID, proof string) []byte {
 	return append(binary.BigEndian.AppendUint16(b, uint16(len(proof))), proof...)
 }
 
-func (l *leadership) serveTransfer(from MemberID, c *peer.Stream) error {
+func (l *leadership) serveTransfer(from peer.Identity, c *peer.Stream) error {
 	_ = c.SetDeadline(time.Now().Add(peer.PrefaceTimeout))
 	to, proof, err := readTransfer(c)
 	if err != nil {
 		return err
 	}
 	answer := []byte{0}
-	occasion := transferOccasion(l.roster.Cluster(), l.raft.CurrentTerm(), l.cfg.ID, from, transferRequest(to, ""))
+	occasion := transferOccasion(l.roster.Cluster(), l.raft.CurrentTerm(), l.cfg.ID, from.Member, transferRequest(to, ""))
 	if err = l.cfg.MayTransfer(proof, occasion); err == nil {
 		err = l.transferTo(to)
 	}
@@ -206,7 +207,7 @@ func (l *leadership) transferTarget(to MemberID) (target raft.Server, err error)
 	var most uint64
 	began, _ := l.LeaderKnown() // a voter that has not answered since then may be about to
 	for _, s := range l.Servers() {
-		id, voter := peer.IDOf(s.ID), s.Suffrage == raft.Voter
+		id, voter := raftnet.IDOf(s.ID), s.Suffrage == raft.Voter
 		switch {
 		case id == to && !voter:
 			return target, fmt.Errorf("member %d is an observer and cannot lead", to)
@@ -335,7 +336,7 @@ func (l *leadership) handOver(w *store.Write, last MemberID) MemberID {
 		return last
 	}
 	defer l.transferring.Store(false)
-	to := peer.IDOf(target.ID)
+	to := raftnet.IDOf(target.ID)
 	l.measures.HandOvers.Add(1)
 	l.log.Warn("the disk of this leader hangs, and the other voters wait for it alone: handing the leadership over",
 		"to", to, "hangs", time.Since(w.Since).Round(time.Millisecond), "index", w.Last)
@@ -361,13 +362,13 @@ func (l *leadership) promptVoter(index uint64, last MemberID) (target raft.Serve
 			continue
 		}
 		voters++
-		id := peer.IDOf(s.ID)
+		id := raftnet.IDOf(s.ID)
 		matched, heard := l.transport.Progress(s.ID)
 		if id == l.cfg.ID || matched < index || l.transport.Took(s.ID) > half || now.Sub(heard) > half {
 			continue
 		}
 		prompt++
-		if target.ID == "" || id != last && (matched > most || peer.IDOf(target.ID) == last) {
+		if target.ID == "" || id != last && (matched > most || raftnet.IDOf(target.ID) == last) {
 			target, most = s, matched
 		}
 	}

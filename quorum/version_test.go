@@ -137,8 +137,9 @@ var newerFormats = map[string]struct {
 		appendEntry(t, dir, znode.AppendEntry(nil, znode.Stamp{TimeMs: 1, Flags: 1 << 31}, nil))
 	}, []string{"raft.wal", "flags 0x80000000"}},
 	"a command of an unknown kind": {func(t *testing.T, dir string) {
-		c := znode.Command{Kind: 200}
-		appendEntry(t, dir, znode.AppendEntry(nil, znode.Stamp{TimeMs: 1}, [][]byte{c.Append(nil)}))
+		b := (&znode.Command{Body: &znode.Expire{}}).Append(nil)
+		b[0] = 200
+		appendEntry(t, dir, znode.AppendEntry(nil, znode.Stamp{TimeMs: 1}, [][]byte{b}))
 	}, []string{"raft.wal", "kind 200"}},
 	"a snapshot": {func(t *testing.T, dir string) {
 		stores, err := store.Open(dir, dir, "")

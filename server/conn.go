@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"lockkeeper/server/ops/words"
+	"lockkeeper/server/secure"
 	"lockkeeper/server/zoocfg"
 	"lockkeeper/session"
 	"lockkeeper/wire"
@@ -138,7 +139,7 @@ func (p *clientPort) open(ctx context.Context, c *conn) *session.Session {
 		p.silent(c, err)
 		return nil
 	}
-	if first[0] == tlsHandshakeByte && first[1] == tlsMajor {
+	if first[0] == secure.HandshakeByte && first[1] == secure.HandshakeMajor {
 		p.refusals.Warn("TLS "+c.remote.Addr().String(), "client refused: it uses TLS, and this port does not "+
 			"(secureClientPort, client.portUnification)", "client", c.remote)
 		p.silent(c, errNoTLS)

@@ -265,9 +265,9 @@ func TestFenceInSteps(t *testing.T) {
 	}
 	request := func(op wire.Op, body wire.Record) {
 		seq++
-		apply(znode.Command{Kind: znode.KindRequest, Session: 1, Generation: 1, Seq: seq, Op: op, Body: body.Append(nil)})
+		apply(znode.Command{Session: 1, Generation: 1, Seq: seq, Body: &znode.Request{Op: op, Body: body.Append(nil)}})
 	}
-	apply(znode.Command{Kind: znode.KindCreateSession, Session: 1, Password: make([]byte, wire.PasswordLen)})
+	apply(znode.Command{Session: 1, Body: &znode.CreateSession{Connection: znode.Connection{Password: make([]byte, wire.PasswordLen)}}})
 	request(wire.OpCreate, &wire.CreateRequest{Path: "/m", ACL: wire.OpenACL})
 	for range contenders {
 		request(wire.OpCreate, &wire.CreateRequest{Path: "/m/lock-", ACL: wire.OpenACL, Mode: wire.ModeEphemeralSequential})

@@ -43,7 +43,8 @@ type foreignLocks struct {
 // applied checks the node that a command has created, if its client is connected to this member. It
 // is called inside the critical section in which the command is applied.
 func (f *foreignLocks) applied(store *znode.Store, c *znode.Command, res *znode.Result) {
-	if c.Kind != znode.KindRequest || c.Op != wire.OpCreate && c.Op != wire.OpCreate2 ||
+	request, ok := c.Body.(*znode.Request)
+	if !ok || request.Op != wire.OpCreate && request.Op != wire.OpCreate2 ||
 		res.Status != znode.Done || res.Code != wire.CodeOK || res.Stat.EphemeralOwner == 0 {
 		return
 	}

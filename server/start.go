@@ -375,7 +375,7 @@ func (s *Server) quorumConfig(stores store.Stores, peers net.Listener) quorum.Co
 			PeerAuth: s.peerAuth.kind()},
 		DiskConfig: quorum.DiskConfig{KeepDisks: s.cfg.KeepDisks,
 			Lost: s.cfg.Lost || s.cfg.Stores == nil && datadir.HasAside(&s.cfg)},
-		Seams:          quorum.Seams{Now: s.cfg.Now, Clock: s.cfg.Clock, Yield: s.cfg.Yield, ObserveView: s.cfg.ObserveView},
+		Seams:          quorum.Seams{Now: s.cfg.Now, Clock: s.cfg.Clock, Yield: s.cfg.Yield, ObserveRaft: s.cfg.ObserveRaft, ObserveView: s.cfg.ObserveView},
 		ID:             quorum.MemberID(s.cfg.ID),
 		Members:        s.cfg.QuorumMembers(),
 		Tick:           s.cfg.TickTime,
@@ -388,8 +388,7 @@ func (s *Server) quorumConfig(stores store.Stores, peers net.Listener) quorum.Co
 		Fatal:          s.fail,
 		MayTransfer:    func(proof string, occasion []byte) error { return ops.VerifyTransfer(s.member, proof, occasion) },
 		Peers: peer.Config{Listen: s.opener.listenPeers(peers), Dial: s.cfg.Dial, AnyAddr: s.cfg.AnyPeerAddr,
-			MaxConns: s.cfg.MaxPeerCnxns, FrameBytes: int64(s.cfg.PeerFrameBytes), Auth: s.peerAuth.auth,
-			Observe: s.cfg.ObserveRaft},
+			MaxConns: s.cfg.MaxPeerCnxns, FrameBytes: int64(s.cfg.PeerFrameBytes), Auth: s.peerAuth.auth},
 		KeepQuotas: s.cfg.KeepQuotas,
 	}
 	for _, id := range s.cfg.Without {

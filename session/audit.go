@@ -69,8 +69,9 @@ func (m *Manager) auditApplied(store *znode.Store, c *znode.Command, res *znode.
 	if res.Status != znode.Done {
 		return
 	}
-	switch {
-	case c.Kind == znode.KindExpire, c.Kind == znode.KindRequest && c.Op == wire.OpCloseSession:
+	request, _ := c.Body.(*znode.Request)
+	switch kind := c.Kind(); {
+	case kind == znode.KindExpire, c.Closes():
 		m.forgetUnanswered(c.Session)
 		for i := range res.Events {
 			if e := &res.Events[i]; e.Type == wire.EventNodeDeleted {
@@ -78,16 +79,16 @@ func (m *Manager) auditApplied(store *znode.Store, c *znode.Command, res *znode.
 					Session: c.Session, Operation: auditExpiry, Path: e.Path, Result: AuditSuccess})
 			}
 		}
-	case c.Kind == znode.KindAttach:
+	case kind == znode.KindAttach:
 		m.forgetUnanswered(c.Session)
-	case c.Kind == znode.KindReconfigured:
+	case kind == znode.KindReconfigured:
 		if m.sentHere(c) {
 			m.auditRequest(m.auditOf(store, c), wire.OpReconfig, nil, res)
 		}
-	case c.Kind == znode.KindRequest && !res.Deferred && m.sentHere(c) && auditNames[c.Op] != "":
-		body, err := wire.DecodeBody(c.Op, c.Body)
+	case request != nil && !res.Deferred && m.sentHere(c) && auditNames[request.Op] != "":
+		body, err := wire.DecodeBody(request.Op, request.Body)
 		if err == nil { // it was decoded when it was received
-			m.auditRequest(m.auditOf(store, c), c.Op, body, res)
+			m.auditRequest(m.auditOf(store, c), request.Op, body, res)
 		}
 	}
 }

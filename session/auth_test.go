@@ -65,7 +65,7 @@ func TestIdentitiesTravelOnce(t *testing.T) {
 		c.send(wire.OpDelete, wire.DeleteRequest{Path: "/mine", Version: -1})
 		var carried []int
 		for _, cmd := range r.held {
-			carried = append(carried, len(cmd.Identities))
+			carried = append(carried, len(cmd.Body.(*znode.Request).Identities))
 		}
 		// the first is certain to be refused, so it is not proposed
 		if got := fmt.Sprint(carried); got != "[1 0 2 0]" {

@@ -160,7 +160,7 @@ func TestLongReadsWaitForTheirTurn(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			m, r := newMember(t, Config{})
 			r.flags = znode.Reconfig
-			r.apply(&znode.Command{Kind: znode.KindMembers, Body: []byte(threeMembers)})
+			r.apply(&znode.Command{Body: &znode.SetMembers{Text: threeMembers}})
 			c := mustConnect(t, m, 10*time.Second)
 			r.setHold(true)
 			c.send(tt.write, tt.body)
@@ -295,7 +295,7 @@ func TestSessionsAreBounded(t *testing.T) {
 			t.Fatalf("attach: %v", err)
 		}
 		t.Cleanup(s.Detach)
-		r.apply(&znode.Command{Kind: znode.KindExpire, Session: first.ID(), Generation: s.generation})
+		r.apply(&znode.Command{Session: first.ID(), Generation: s.generation, Body: &znode.Expire{}})
 		if _, _, err := open("10.0.0.2"); err != nil {
 			t.Errorf("after one has ended: %v", err)
 		}

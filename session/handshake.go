@@ -161,12 +161,9 @@ func (m *Manager) create(ctx context.Context, req *wire.ConnectRequest, addr net
 		id := m.newID()
 		password := m.newPassword(id)
 		res, err := m.propose(ctx, &znode.Command{
-			Kind:      znode.KindCreateSession,
-			Session:   id,
-			Seq:       m.nonce(),
-			TimeoutMs: int32(timeout.Milliseconds()),
-			Password:  password,
-			Addr:      znode.AddrText(addr),
+			Session: id,
+			Seq:     m.nonce(),
+			Body:    &znode.CreateSession{Connection: connection(timeout, password, addr)},
 		}, addr, timeout)
 		if err != nil {
 			return nil, nil, err
@@ -178,6 +175,10 @@ func (m *Manager) create(ctx context.Context, req *wire.ConnectRequest, addr net
 		// free.
 		m.log.Warn("session id in use", "session", id, "status", res.status)
 	}
+}
+
+func connection(timeout time.Duration, password []byte, addr netip.Addr) znode.Connection {
+	return znode.Connection{TimeoutMs: int32(timeout.Milliseconds()), Password: password, Addr: znode.AddrText(addr)}
 }
 
 func (m *Manager) attach(ctx context.Context, req *wire.ConnectRequest, addr netip.Addr, timeout time.Duration,
@@ -206,13 +207,10 @@ func (m *Manager) attach(ctx context.Context, req *wire.ConnectRequest, addr net
 	for generation := info.Generation; ; {
 		// The session may end before the command is applied, so the log decides.
 		res, err := m.propose(ctx, &znode.Command{
-			Kind:       znode.KindAttach,
 			Session:    req.SessionID,
 			Generation: generation,
 			Seq:        m.nonce(),
-			TimeoutMs:  int32(timeout.Milliseconds()),
-			Password:   req.Password,
-			Addr:       znode.AddrText(addr),
+			Body:       &znode.Attach{Connection: connection(timeout, req.Password, addr)},
 		}, addr, timeout)
 		if err != nil {
 			return nil, nil, err
@@ -274,9 +272,9 @@ func (m *Manager) propose(ctx context.Context, c *znode.Command, addr netip.Addr
 
 // handshakeApplied is the part of Applied for create and attach. From here on commands of the new
 // generation find the new connection.
-func (m *Manager) handshakeApplied(store *znode.Store, c *znode.Command, res *znode.Result) {
+func (m *Manager) handshakeApplied(store *znode.Store, c *znode.Command, by *znode.Connection, res *znode.Result) {
 	if res.Status == znode.Done {
-		m.tracker.renew(c.Session, res.Generation, time.Duration(c.TimeoutMs)*time.Millisecond)
+		m.tracker.renew(c.Session, res.Generation, time.Duration(by.TimeoutMs)*time.Millisecond)
 		if old := m.session(c.Session); old != nil {
 			old.end("session moved")
 		}

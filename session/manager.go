@@ -378,26 +378,28 @@ func (m *Manager) Applied(store *znode.Store, c *znode.Command, res *znode.Resul
 	if m.cfg.Audit != nil {
 		m.auditApplied(store, c, res)
 	}
-	switch c.Kind {
-	case znode.KindRequest:
+	switch b := c.Body.(type) {
+	case *znode.Request:
 		if s := m.session(c.Session); s != nil && s.generation == c.Generation {
 			s.writeApplied(store, c, res)
 		}
-		if c.Op == wire.OpCloseSession && res.Status == znode.Done {
+		if b.Op == wire.OpCloseSession && res.Status == znode.Done {
 			m.sessionClosed(c.Session, "closed")
 		}
-	case znode.KindCreateSession, znode.KindAttach:
-		m.handshakeApplied(store, c, res)
+	case *znode.CreateSession:
+		m.handshakeApplied(store, c, &b.Connection, res)
+		m.restoreOpened(c, res)
+	case *znode.Attach:
+		m.handshakeApplied(store, c, &b.Connection, res)
+	case *znode.RestoreStep:
 		m.restoreApplied(store, c, res)
-	case znode.KindRestore:
-		m.restoreApplied(store, c, res)
-	case znode.KindSync:
+	case *znode.Sync:
 		m.syncs.finish(c.Seq, true)
-	case znode.KindReconfigured:
+	case *znode.Reconfigured:
 		if s := m.session(c.Session); s != nil && s.generation == c.Generation && res.Status == znode.Done {
 			s.reconfigured(store, c, res)
 		}
-	case znode.KindExpire:
+	case *znode.Expire:
 		if res.Status == znode.Done {
 			if m.tracker.leads() {
 				m.stats.Expired.Add(1)

@@ -70,7 +70,7 @@ func TestAnswersGivenAtOnceAreSentTogether(t *testing.T) {
 		c.give(wire.OpExists, wire.PathWatchRequest{Path: "/n", Watch: true})
 		c.expectCame(100, 1, 0)
 		// nothing comes of it
-		r.apply(&znode.Command{Kind: znode.KindRequest, Session: c.s.ID(), Generation: 2})
+		r.apply(&znode.Command{Session: c.s.ID(), Generation: 2, Body: &znode.Request{}})
 		c.expectCame(100, 1, 0)
 		other := mustConnect(t, m, 10*time.Second)
 		other.send(wire.OpCreate, create("/n", wire.ModePersistent))
@@ -118,11 +118,11 @@ func TestCollectedAnswersAreSentWhileSubmitWaits(t *testing.T) {
 			cfg: Config{SkipACL: true},
 			stall: func(_ *Manager, r *replica, c *client) func() {
 				r.flags = znode.Reconfig
-				r.apply(&znode.Command{Kind: znode.KindMembers, Body: []byte(threeMembers)})
+				r.apply(&znode.Command{Body: &znode.SetMembers{Text: threeMembers}})
 				c.send(wire.OpReconfig, wire.ReconfigRequest{Leaving: "3", NullNewMembers: true, CurConfigID: -1})
 				ping(c)
 				return func() {
-					r.apply(&znode.Command{Kind: znode.KindReconfigured, Session: c.s.ID(), Generation: 1, Seq: 1})
+					r.apply(&znode.Command{Session: c.s.ID(), Generation: 1, Seq: 1, Body: &znode.Reconfigured{}})
 				}
 			},
 		},
@@ -235,7 +235,7 @@ func TestEndAbortsTheConnection(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.apply(&znode.Command{Kind: znode.KindExpire, Session: s.id, Generation: s.generation})
+		r.apply(&znode.Command{Session: s.id, Generation: s.generation, Body: &znode.Expire{}})
 		late := &client{t: t, m: m, s: s, more: make(chan struct{}, 1), over: make(chan struct{})}
 		s.Open(late, wire.AppendFrame(nil, resp))
 		late.flush()

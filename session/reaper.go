@@ -54,7 +54,7 @@ func (m *Manager) reap(ctx context.Context) {
 	pace := time.NewTicker(max(time.Minute/time.Duration(m.cfg.ReapPerMinute), 1))
 	defer pace.Stop()
 	for _, path := range paths {
-		c := &znode.Command{Kind: znode.KindReap, Body: []byte(path), TimeoutMs: neverUsedMs}
+		c := &znode.Command{Body: &znode.Reap{Path: path, NeverUsedMs: neverUsedMs}}
 		if m.replica.ProposeOnce(ctx, c) != nil {
 			return
 		}

@@ -34,7 +34,7 @@ const (
 )
 
 // restores is the restore that this member drives: a session of its own whose requests are the
-// steps (znode.KindRestore).
+// steps (znode.RestoreStep).
 type restores struct {
 	busy sync.Mutex // held by Restore
 
@@ -107,7 +107,7 @@ func (r *restores) await(ctx context.Context, ready func() bool) error {
 var errRestoreStuck = errors.New("session: restore: no step was applied for a while: is there a leader?")
 
 // Restore replaces the state of the whole cluster by the snapshot that sc reads, whose sessions and
-// ephemeral nodes are left out, and ends all sessions; see znode.KindRestore. It returns the zxid
+// ephemeral nodes are left out, and ends all sessions; see znode.RestoreStep. It returns the zxid
 // at which that has happened on this member. admit decides about the size of the state, before
 // anything has been changed. When ctx ends before the last step has been proposed, the restore is
 // given up; afterwards Restore returns when the outcome is known. Errors: ErrRestoreBusy,
@@ -151,8 +151,8 @@ func (m *Manager) Restore(ctx context.Context, sc *znode.SnapshotScanner, admit 
 func (m *Manager) openRestore(ctx context.Context, id wire.SessionID) error {
 	password := make([]byte, wire.PasswordLen)
 	_, _ = rand.Read(password) // never fails
-	if err := m.replica.Propose(ctx, &znode.Command{Kind: znode.KindCreateSession, Session: id, Seq: m.nonce(),
-		TimeoutMs: int32(restoreTimeout.Milliseconds()), Password: password, Addr: "0.0.0.0"}); err != nil {
+	if err := m.replica.Propose(ctx, &znode.Command{Session: id, Seq: m.nonce(),
+		Body: &znode.CreateSession{Connection: znode.Connection{TimeoutMs: int32(restoreTimeout.Milliseconds()), Password: password, Addr: "0.0.0.0"}}}); err != nil {
 		return err
 	}
 	return m.restores.await(ctx, func() bool { return m.restores.generation != 0 })
@@ -173,8 +173,8 @@ func (d *restoreDriver) propose(ctx context.Context, window uint64, step byte, b
 		return err
 	}
 	d.seq++
-	return d.m.replica.Propose(ctx, &znode.Command{Kind: znode.KindRestore, Session: d.id, Generation: d.generation, Seq: d.seq,
-		Body: append([]byte{step}, body...)})
+	return d.m.replica.Propose(ctx, &znode.Command{Session: d.id, Generation: d.generation, Seq: d.seq,
+		Body: &znode.RestoreStep{Step: step, Data: body}})
 }
 
 func (d *restoreDriver) load(ctx context.Context, sc *znode.SnapshotScanner) error {
@@ -246,19 +246,25 @@ func (d *restoreDriver) giveUp() {
 	ctx, cancel := context.WithTimeout(d.m.ctx, time.Second)
 	defer cancel()
 	d.seq++
-	_ = d.m.replica.Propose(ctx, &znode.Command{Kind: znode.KindRequest, Session: d.id, Generation: d.generation, Seq: d.seq,
-		Op: wire.OpCloseSession})
+	_ = d.m.replica.Propose(ctx, &znode.Command{Session: d.id, Generation: d.generation, Seq: d.seq,
+		Body: &znode.Request{Op: wire.OpCloseSession}})
 }
 
-// restoreApplied is the part of Applied for the session and the steps of a restore.
+// restoreOpened is the part of Applied for the session of a restore.
+func (m *Manager) restoreOpened(c *znode.Command, res *znode.Result) {
+	r := &m.restores
+	switch res.Status {
+	case znode.Done:
+		r.change(c.Session, func() { r.generation = res.Generation })
+	case znode.BadPassword:
+		r.fail(c.Session, errors.New("session: restore: the session id is in use"))
+	}
+}
+
+// restoreApplied is the part of Applied for the steps of a restore.
 func (m *Manager) restoreApplied(store *znode.Store, c *znode.Command, res *znode.Result) {
 	r := &m.restores
 	switch {
-	case c.Kind == znode.KindCreateSession && res.Status == znode.Done:
-		r.change(c.Session, func() { r.generation = res.Generation })
-	case c.Kind == znode.KindCreateSession && res.Status == znode.BadPassword:
-		r.fail(c.Session, errors.New("session: restore: the session id is in use"))
-	case c.Kind != znode.KindRestore:
 	case res.Status == znode.NoSession:
 		r.change(c.Session, func() {
 			if r.zxid == 0 && r.err == nil { // not a step that was proposed twice

@@ -404,21 +404,14 @@ func (s *Session) submitWrite(p *pending) error {
 	s.enqueueLocked(p)
 	s.mu.Unlock()
 	s.out.wake() // Propose may wait
-	c := &znode.Command{
-		Kind:       znode.KindRequest,
-		Session:    s.id,
-		Generation: s.generation,
-		Seq:        p.seq,
-		Op:         p.req.Op,
-		Body:       p.req.Body,
-	}
+	request := &znode.Request{Op: p.req.Op, Body: p.req.Body}
 	// A connection gains identities and never loses one, and the state keeps those that a command
 	// of the generation has carried. It has the address from the handshake.
 	if len(p.ids) > max(1, s.proposedIDs) {
 		s.proposedIDs = len(p.ids)
-		c.Identities = p.ids[1:]
+		request.Identities = p.ids[1:]
 	}
-	return s.m.replica.Propose(s.m.ctx, c)
+	return s.m.replica.Propose(s.m.ctx, &znode.Command{Session: s.id, Generation: s.generation, Seq: p.seq, Body: request})
 }
 
 // waitForQueue waits until the session's own limits allow one more request.

@@ -290,7 +290,7 @@ func TestAttach(t *testing.T) {
 		}
 		// What the old connection still has in flight is refused.
 		late := create("/late", wire.ModePersistent)
-		r.apply(&znode.Command{Kind: znode.KindRequest, Session: first.s.id, Generation: 1, Seq: 2, Op: wire.OpCreate, Body: late.Append(nil)})
+		r.apply(&znode.Command{Session: first.s.id, Generation: 1, Seq: 2, Body: &znode.Request{Op: wire.OpCreate, Body: late.Append(nil)}})
 		second.send(wire.OpExists, wire.PathWatchRequest{Path: "/late"})
 		second.send(wire.OpExists, wire.PathWatchRequest{Path: "/e"})
 		second.expect("1 NoNode", "2 Ok")
@@ -388,10 +388,10 @@ func TestReconfigIsAnsweredAtItsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, r := newMember(t, Config{SkipACL: true})
 		r.flags = znode.Reconfig
-		r.apply(&znode.Command{Kind: znode.KindMembers, Body: []byte(threeMembers)})
+		r.apply(&znode.Command{Body: &znode.SetMembers{Text: threeMembers}})
 		c := mustConnect(t, m, 10*time.Second)
 		end := func(seq uint64, code wire.Code) {
-			r.apply(&znode.Command{Kind: znode.KindReconfigured, Session: c.s.ID(), Generation: 1, Seq: seq, TimeoutMs: int32(code)})
+			r.apply(&znode.Command{Session: c.s.ID(), Generation: 1, Seq: seq, Body: &znode.Reconfigured{Code: code}})
 		}
 		c.send(wire.OpGetData, wire.PathWatchRequest{Path: "/zookeeper/config", Watch: true})
 		c.expect("1 Ok")
@@ -461,7 +461,7 @@ func TestRequestsGoOnDuringAChange(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			m, r := newMember(t, Config{SkipACL: true, Limits: Limits{Outstanding: 1}})
 			r.flags = znode.Reconfig
-			r.apply(&znode.Command{Kind: znode.KindMembers, Body: []byte(threeMembers)})
+			r.apply(&znode.Command{Body: &znode.SetMembers{Text: threeMembers}})
 			c, other := mustConnect(t, m, 10*time.Second), mustConnect(t, m, 10*time.Second)
 			r.setHold(true)
 			c.send(wire.OpReconfig, wire.ReconfigRequest{Leaving: "3", NullNewMembers: true, CurConfigID: -1})
@@ -491,7 +491,7 @@ func TestRequestsGoOnDuringAChange(t *testing.T) {
 				c.expect("-2 Ok")
 			}
 			r.setHold(false)
-			r.apply(&znode.Command{Kind: znode.KindReconfigured, Session: c.s.ID(), Generation: 1, Seq: 1})
+			r.apply(&znode.Command{Session: c.s.ID(), Generation: 1, Seq: 1, Body: &znode.Reconfigured{}})
 			if c.expect("1 Ok"); op == wire.OpGetChildren {
 				c.expect("2 Ok")
 			}

@@ -67,7 +67,7 @@ func (m *Manager) syncLoop(ctx context.Context) {
 // syncOnce proposes a sync and waits until it is applied; false if it is not known to be, and has
 // to be made again.
 func (m *Manager) syncOnce(ctx context.Context) (applied bool, err error) {
-	c := &znode.Command{Kind: znode.KindSync, Seq: m.nonce()}
+	c := &znode.Command{Seq: m.nonce(), Body: &znode.Sync{}}
 	over := make(chan bool, 1)
 	q := &m.syncs
 	q.mu.Lock()

@@ -166,7 +166,7 @@ func (t *tracker) due() (ends []*znode.Command, next time.Duration) {
 		}
 		l.closing = true
 		t.enqueueLocked(l, now.Add(closeRetry))
-		ends = append(ends, &znode.Command{Kind: znode.KindExpire, Session: l.id, Generation: l.generation})
+		ends = append(ends, &znode.Command{Session: l.id, Generation: l.generation, Body: &znode.Expire{}})
 	}
 	return ends, time.Hour
 }

@@ -201,9 +201,9 @@ func TestEventsForConnectionsWithManyIdentities(t *testing.T) {
 			asked bool
 		}{{only("v:h"), true}, {wire.OpenACL, false}} {
 			store := znode.New()
-			store.Apply(1, &znode.Entry{Commands: []znode.Command{{Kind: znode.KindCreateSession, Session: 1, Addr: "10.0.0.1"}}}, nil)
-			store.Apply(1, &znode.Entry{Commands: []znode.Command{{Kind: znode.KindRequest, Session: 1, Generation: 1, Seq: 1,
-				Op: wire.OpCreate, Body: wire.CreateRequest{Path: "/n", ACL: test.acl}.Append(nil)}}}, func(_ *znode.Command, r *znode.Result) {
+			store.Apply(1, &znode.Entry{Commands: []znode.Command{{Session: 1, Body: &znode.CreateSession{Connection: znode.Connection{Addr: "10.0.0.1"}}}}}, nil)
+			store.Apply(1, &znode.Entry{Commands: []znode.Command{{Session: 1, Generation: 1, Seq: 1,
+				Body: &znode.Request{Op: wire.OpCreate, Body: wire.CreateRequest{Path: "/n", ACL: test.acl}.Append(nil)}}}}, func(_ *znode.Command, r *znode.Result) {
 				may = r.Events[0].Lookups(ids) > lookupsLocked
 			})
 			if may != test.asked {

@@ -139,11 +139,11 @@ func TestLargeACLIsAskedOnce(t *testing.T) {
 	client := wire.ACL{Perms: wire.PermAll, ID: wire.ID{Scheme: schemeIP, ID: "10.0.0.1"}}
 	s := New()
 	s.Apply(1, &Entry{Commands: []Command{
-		{Kind: KindCreateSession, Session: 1, Addr: "10.0.0.1"},
+		{Session: 1, Body: &CreateSession{Connection: Connection{Addr: "10.0.0.1"}}},
 		request(1, wire.OpCreate, wire.CreateRequest{Path: "/n", ACL: append(manyAddresses(5000), client)}),
 		request(2, wire.OpMulti, checks("/n", 8000)),
 	}}, func(c *Command, r *Result) {
-		if c.Op == wire.OpMulti && (len(r.Multi) != 8000 || r.Multi[7999].Code != wire.CodeOK) {
+		if c.req().Op == wire.OpMulti && (len(r.Multi) != 8000 || r.Multi[7999].Code != wire.CodeOK) {
 			t.Errorf("the multi: %d results, the first %+v", len(r.Multi), r.Multi[0])
 		}
 	})
@@ -154,7 +154,7 @@ func TestLargeACLIsAskedOnce(t *testing.T) {
 
 // request is request seq of session 1.
 func request(seq uint64, op wire.Op, body wire.Record) Command {
-	return Command{Kind: KindRequest, Session: 1, Generation: 1, Seq: seq, Op: op, Body: body.Append(nil)}
+	return Command{Session: 1, Generation: 1, Seq: seq, Body: &Request{Op: op, Body: body.Append(nil)}}
 }
 
 // checks is a multi of n checks of one node.

@@ -18,7 +18,7 @@ const million = 1_000_000
 func batches(first, n int, op wire.Op, body func(i int) wire.Record) [][]byte {
 	var entries, cmds [][]byte
 	for i := range n {
-		c := Command{Kind: KindRequest, Session: 1, Generation: 1, Seq: uint64(first + i), Op: op, Body: body(first + i).Append(nil)}
+		c := Command{Session: 1, Generation: 1, Seq: uint64(first + i), Body: &Request{Op: op, Body: body(first + i).Append(nil)}}
 		cmds = append(cmds, c.Append(nil))
 		if len(cmds) == 16 || i == n-1 {
 			entries = append(entries, AppendEntry(nil, Stamp{TimeMs: int64(first + i), ClockMs: int64(first + i)}, cmds))
@@ -44,7 +44,7 @@ func benchPath(i int) string { return fmt.Sprintf("/bench/dir%05d/node%07d", i/1
 // benchStore returns a Store with session 1 and n nodes of 16 bytes.
 func benchStore(tb testing.TB, n int) *Store {
 	s := New()
-	s.Apply(1, &Entry{Commands: []Command{{Kind: KindCreateSession, Session: 1}}}, nil)
+	s.Apply(1, &Entry{Commands: []Command{{Session: 1, Body: &CreateSession{}}}}, nil)
 	seq := 1
 	applyAll(tb, s, batches(seq, 1, wire.OpCreate, func(int) wire.Record { return create("/bench", "", 0) }))
 	seq++
@@ -94,10 +94,10 @@ func BenchmarkLock(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		s.Apply(1, &Entry{Commands: []Command{
-			{Kind: KindRequest, Session: 1, Generation: 1, Seq: seq + 1, Op: wire.OpCreate, Body: newNode},
+			{Session: 1, Generation: 1, Seq: seq + 1, Body: &Request{Op: wire.OpCreate, Body: newNode}},
 		}}, func(_ *Command, r *Result) { path = r.Path })
 		s.Apply(1, &Entry{Commands: []Command{
-			{Kind: KindRequest, Session: 1, Generation: 1, Seq: seq + 2, Op: wire.OpDelete, Body: wire.DeleteRequest{Path: path, Version: -1}.Append(nil)},
+			{Session: 1, Generation: 1, Seq: seq + 2, Body: &Request{Op: wire.OpDelete, Body: wire.DeleteRequest{Path: path, Version: -1}.Append(nil)}},
 		}}, nil)
 		seq += 2
 	}

@@ -1,9 +1,6 @@
 package znode
 
-import (
-	"encoding/binary"
-	"fmt"
-)
+import "fmt"
 
 // ClusterID names a cluster: a digest of its first configuration, never 0. States and snapshots
 // carry it, so that those of two clusters are not taken for each other.
@@ -12,17 +9,12 @@ type ClusterID uint64
 // String has 16 hexadecimal digits.
 func (c ClusterID) String() string { return fmt.Sprintf("%016x", uint64(c)) }
 
-// AppendCluster appends the Body of a KindCluster.
-func AppendCluster(b []byte, id ClusterID) []byte {
-	return binary.BigEndian.AppendUint64(b, uint64(id))
-}
-
 // Cluster is the cluster whose state this is; 0 if that has not been recorded.
 func (s *Store) Cluster() ClusterID { return s.cluster }
 
-func (s *Store) nameCluster(body []byte) {
-	if s.cluster == 0 && len(body) == 8 {
-		s.cluster = ClusterID(binary.BigEndian.Uint64(body))
+func (s *Store) nameCluster(id ClusterID) {
+	if s.cluster == 0 {
+		s.cluster = id
 	}
 }
 

@@ -10,58 +10,48 @@ import (
 // Kind says what a command is about.
 type Kind uint8
 
-// All kinds of commands. The numbers are part of the log's format.
+// All kinds of commands, each with its body. The numbers are part of the log's format.
 const (
-	// KindRequest is a client's request: Op and Body as the client sent them, under the session's
-	// current generation, with Seq 1, 2, 3, ... in the order in which the requests arrived.
-	KindRequest Kind = 1
-	// KindCreateSession opens the session whose id the proposing member has chosen. Seq is a random
-	// number with the top bit set; it only serves to recognise the command.
-	KindCreateSession Kind = 2
-	// KindAttach moves a session to a new connection. Generation is the one that the member
-	// believes current.
-	KindAttach Kind = 3
-	// KindExpire closes a session that was silent for too long, if Generation is still the current
-	// one.
-	KindExpire Kind = 4
-	// KindCluster names the cluster whose state this is: Body is its ClusterID, 8 bytes. It counts
-	// if the state has no name yet.
-	KindCluster Kind = 5
-	// KindReap deletes the container or TTL node whose path is Body, if at the entry's time it is
-	// to be reaped: the leader has found it so, but something may have come in between. TimeoutMs
-	// is after how long a container that never had a child is reaped too; 0 means never.
-	KindReap Kind = 6
-	// KindSync changes nothing: the member that proposed it learns, when it applies it, that it has
-	// everything that was committed before. Seq is a random number with the top bit set, as in
-	// KindCreateSession.
-	KindSync Kind = 7
-	// KindMembers makes the members in Body, a config text, those of the cluster if none are known
-	// yet. Later it may only change their addresses, and nothing once reconfig is enabled: see
-	// Store.Members. With a Seq, a number with the top bit set, it begins a change to the members
-	// in Body, as long as reconfig never was enabled.
-	KindMembers Kind = 8
-	// KindReconfig begins a change of the members that a member itself has requested: Body is a
-	// reconfig request. Seq is a random number with the top bit set, as in
-	// KindCreateSession.
-	KindReconfig Kind = 9
-	// KindReconfigured ends a change of the members. Session, Generation and Seq are those of the
-	// command that began it. TimeoutMs is the code of its result: CodeOK when raft has the new
-	// configuration, else the change had no effect, and Body is a text that says why.
-	KindReconfigured Kind = 10
-	// KindRestore is a step of replacing the state: see replacement. Session, Generation and Seq
-	// are as in KindRequest, Body is the number of the step and what belongs to it.
-	KindRestore Kind = 11
+	KindRequest       Kind = 1  // Request
+	KindCreateSession Kind = 2  // CreateSession
+	KindAttach        Kind = 3  // Attach
+	KindExpire        Kind = 4  // Expire
+	KindCluster       Kind = 5  // NameCluster
+	KindReap          Kind = 6  // Reap
+	KindSync          Kind = 7  // Sync
+	KindMembers       Kind = 8  // SetMembers
+	KindChangeMembers Kind = 9  // ChangeMembers
+	KindReconfig      Kind = 10 // Reconfigure
+	KindReconfigured  Kind = 11 // Reconfigured
+	KindRestore       Kind = 12 // RestoreStep
 )
+
+// kinds has the name of each kind, and makes an empty body of it.
+var kinds = [...]struct {
+	name string
+	body func() Body
+}{
+	KindRequest:       {"request", func() Body { return new(Request) }},
+	KindCreateSession: {"createSession", func() Body { return new(CreateSession) }},
+	KindAttach:        {"attach", func() Body { return new(Attach) }},
+	KindExpire:        {"expire", func() Body { return new(Expire) }},
+	KindCluster:       {"cluster", func() Body { return new(NameCluster) }},
+	KindReap:          {"reap", func() Body { return new(Reap) }},
+	KindSync:          {"sync", func() Body { return new(Sync) }},
+	KindMembers:       {"members", func() Body { return new(SetMembers) }},
+	KindChangeMembers: {"changeMembers", func() Body { return new(ChangeMembers) }},
+	KindReconfig:      {"reconfig", func() Body { return new(Reconfigure) }},
+	KindReconfigured:  {"reconfigured", func() Body { return new(Reconfigured) }},
+	KindRestore:       {"restore", func() Body { return new(RestoreStep) }},
+}
+
+// known reports whether there is such a kind.
+func (k Kind) known() bool { return k != 0 && int(k) < len(kinds) }
 
 // String returns the name of k, for tests and logs.
 func (k Kind) String() string {
-	names := [...]string{
-		KindRequest: "request", KindCreateSession: "createSession", KindAttach: "attach",
-		KindExpire: "expire", KindCluster: "cluster", KindReap: "reap", KindSync: "sync",
-		KindMembers: "members", KindReconfig: "reconfig", KindReconfigured: "reconfigured", KindRestore: "restore",
-	}
-	if int(k) < len(names) && k != 0 {
-		return names[k]
+	if k.known() {
+		return kinds[k].name
 	}
 	return fmt.Sprintf("kind%d", uint8(k))
 }
@@ -70,27 +60,116 @@ func (k Kind) String() string {
 // The scheme "super" with any id passes every check.
 type Identity struct{ Scheme, ID string }
 
-// Command is the unit of the replicated log. Which fields count depends on Kind; the others are
-// zero.
+// Command is the unit of the replicated log.
+//
+// A client's requests have the Seq 1, 2, 3, ... in the order in which they arrived, under the
+// session's current generation; so have the steps of a restore. Where a Seq only serves to
+// recognise the command, it is a random number with the top bit set.
 type Command struct {
-	Kind       Kind
-	Session    wire.SessionID
-	Generation uint64  // of the session's connection: 1 at its creation, +1 with each attach
-	Seq        uint64  // of the request within its generation
-	Op         wire.Op // KindRequest only
-	// KindRequest: the request after its header. KindMembers: the config text.
-	// KindReap: the path. KindReconfig: the request. KindRestore: the step
-	Body []byte
+	Session    wire.SessionID // 0: the command is of no session
+	Generation uint64         // of the session's connection: 1 at its creation, +1 with each attach
+	Seq        uint64
+	Body       Body
+}
+
+// Body is the part of a command that its kind determines: a pointer to one of the types below.
+type Body interface {
+	kind() Kind
+	append(b []byte) []byte
+	decode(d *decoder)
+}
+
+// Request is a client's request, as the client sent it.
+type Request struct {
+	Op   wire.Op
+	Body []byte // after the header
 	// Identities are what the session's connection has authenticated as, without its address. They
 	// replace those that the state keeps for the session's generation; none leave these as they
-	// are. KindRequest only.
+	// are.
 	Identities []Identity
-	// KindCreateSession, KindAttach: the negotiated session timeout. KindReap, KindReconfigured:
-	// see there
-	TimeoutMs int32
-	Password  []byte // KindCreateSession, KindAttach: wire.PasswordLen bytes
-	// KindCreateSession, KindAttach: the client's address as identity of scheme "ip"
-	Addr string
+}
+
+// Connection is what a new connection brings to its session.
+type Connection struct {
+	TimeoutMs int32  // negotiated
+	Password  []byte // wire.PasswordLen bytes
+	Addr      string // the client's address as identity of scheme "ip"
+}
+
+// CreateSession opens the session whose id the proposing member has chosen.
+type CreateSession struct{ Connection }
+
+// Attach moves a session to a new connection. The command's Generation is the one that the member
+// believes current.
+type Attach struct{ Connection }
+
+// Expire closes a session that was silent for too long, if the command's Generation is still the
+// current one.
+type Expire struct{}
+
+// NameCluster names the cluster whose state this is, if the state has no name yet.
+type NameCluster struct{ ID ClusterID }
+
+// Reap deletes a container or TTL node, if at the entry's time it is to be reaped: the leader has
+// found it so, but something may have come in between.
+type Reap struct {
+	Path        string
+	NeverUsedMs int32 // after this time a container that never had a child is reaped too; 0: never
+}
+
+// Sync changes nothing: the member that proposed it learns, when it applies it, that it has
+// everything that was committed before.
+type Sync struct{}
+
+// SetMembers makes the members in a config text those of the cluster if none are known yet. Later
+// it may only change their addresses, and nothing once reconfig is enabled: see Store.Members.
+type SetMembers struct{ Text string }
+
+// ChangeMembers begins a change to the members in a config text, as long as reconfig never was
+// enabled.
+type ChangeMembers struct{ Text string }
+
+// Reconfigure begins a change of the members that a member itself has requested.
+type Reconfigure struct{ Request []byte }
+
+// Reconfigured ends a change of the members. The command's Session, Generation and Seq are those of
+// the command that began it.
+type Reconfigured struct {
+	Code wire.Code // CodeOK when raft has the new configuration; else the change had no effect
+	Why  string    // it had none
+}
+
+// RestoreStep is a step of replacing the state: see replacement.
+type RestoreStep struct {
+	Step uint8
+	Data []byte
+}
+
+func (*Request) kind() Kind       { return KindRequest }
+func (*CreateSession) kind() Kind { return KindCreateSession }
+func (*Attach) kind() Kind        { return KindAttach }
+func (*Expire) kind() Kind        { return KindExpire }
+func (*NameCluster) kind() Kind   { return KindCluster }
+func (*Reap) kind() Kind          { return KindReap }
+func (*Sync) kind() Kind          { return KindSync }
+func (*SetMembers) kind() Kind    { return KindMembers }
+func (*ChangeMembers) kind() Kind { return KindChangeMembers }
+func (*Reconfigure) kind() Kind   { return KindReconfig }
+func (*Reconfigured) kind() Kind  { return KindReconfigured }
+func (*RestoreStep) kind() Kind   { return KindRestore }
+
+// Kind returns the kind of the command; 0 without a body.
+func (c *Command) Kind() Kind {
+	if c.Body == nil {
+		return 0
+	}
+	return c.Body.kind()
+}
+
+// Closes reports whether c is a client's request to close its session.
+func (c *Command) Closes() bool {
+	r, ok := c.Body.(*Request)
+	return ok && r.Op == wire.OpCloseSession
 }
 
 // Key identifies a command: two commands with the same key are the same one, sent twice.
@@ -103,27 +182,82 @@ type Key struct {
 
 // Key returns c's key.
 func (c *Command) Key() Key {
-	return Key{Session: c.Session, Generation: c.Generation, Seq: c.Seq, Kind: c.Kind}
+	return Key{Session: c.Session, Generation: c.Generation, Seq: c.Seq, Kind: c.Kind()}
 }
 
 // Append encodes c behind b and returns the extended slice. Nil and empty slices are the same.
 //
-//	u8 kind | u64 session | uvarint generation | uvarint seq | varint op | bytes body |
-//	uvarint n, n x (bytes scheme, bytes id) | varint timeoutMs | bytes password | bytes addr
+//	u8 kind | u64 session | uvarint generation | uvarint seq | body
+//
+//	Request                varint op | bytes body | identities
+//	CreateSession, Attach  varint timeoutMs | bytes password | bytes addr
+//	NameCluster            u64 ClusterID
+//	Reap                   bytes path | varint neverUsedMs
+//	SetMembers,
+//	ChangeMembers          bytes text
+//	Reconfigure            bytes request
+//	Reconfigured           varint code | bytes why
+//	RestoreStep            u8 step | bytes data
+//	Expire, Sync           nothing
+//	identities             uvarint n, n x (bytes scheme, bytes id)
 //
 // u64 is big-endian; bytes is a uvarint length and that many bytes.
 func (c *Command) Append(b []byte) []byte {
-	b = append(b, byte(c.Kind))
+	b = append(b, byte(c.Kind()))
 	b = binary.BigEndian.AppendUint64(b, uint64(c.Session))
 	b = binary.AppendUvarint(b, c.Generation)
 	b = binary.AppendUvarint(b, c.Seq)
-	b = binary.AppendVarint(b, int64(c.Op))
-	b = appendBytes(b, c.Body)
-	b = appendIdentities(b, c.Identities)
-	b = binary.AppendVarint(b, int64(c.TimeoutMs))
-	b = appendBytes(b, c.Password)
+	return c.Body.append(b)
+}
+
+func (r *Request) append(b []byte) []byte {
+	b = appendBytes(binary.AppendVarint(b, int64(r.Op)), r.Body)
+	return appendIdentities(b, r.Identities)
+}
+
+func (r *Request) decode(d *decoder) {
+	r.Op, r.Body, r.Identities = wire.Op(d.varint32()), d.bytes(), d.identities()
+}
+
+func (c *Connection) append(b []byte) []byte {
+	b = appendBytes(binary.AppendVarint(b, int64(c.TimeoutMs)), c.Password)
 	return appendString(b, c.Addr)
 }
+
+func (c *Connection) decode(d *decoder) {
+	c.TimeoutMs, c.Password, c.Addr = d.varint32(), d.bytes(), d.string()
+}
+
+func (*Expire) append(b []byte) []byte { return b }
+func (*Expire) decode(*decoder)        {}
+
+func (*Sync) append(b []byte) []byte { return b }
+func (*Sync) decode(*decoder)        {}
+
+func (n *NameCluster) append(b []byte) []byte { return binary.BigEndian.AppendUint64(b, uint64(n.ID)) }
+func (n *NameCluster) decode(d *decoder)      { n.ID = ClusterID(d.u64()) }
+
+func (r *Reap) append(b []byte) []byte {
+	return binary.AppendVarint(appendString(b, r.Path), int64(r.NeverUsedMs))
+}
+func (r *Reap) decode(d *decoder) { r.Path, r.NeverUsedMs = d.string(), d.varint32() }
+
+func (m *SetMembers) append(b []byte) []byte { return appendString(b, m.Text) }
+func (m *SetMembers) decode(d *decoder)      { m.Text = d.string() }
+
+func (m *ChangeMembers) append(b []byte) []byte { return appendString(b, m.Text) }
+func (m *ChangeMembers) decode(d *decoder)      { m.Text = d.string() }
+
+func (r *Reconfigure) append(b []byte) []byte { return appendBytes(b, r.Request) }
+func (r *Reconfigure) decode(d *decoder)      { r.Request = d.bytes() }
+
+func (r *Reconfigured) append(b []byte) []byte {
+	return appendString(binary.AppendVarint(b, int64(r.Code)), r.Why)
+}
+func (r *Reconfigured) decode(d *decoder) { r.Code, r.Why = wire.Code(d.varint32()), d.string() }
+
+func (r *RestoreStep) append(b []byte) []byte { return appendBytes(append(b, r.Step), r.Data) }
+func (r *RestoreStep) decode(d *decoder)      { r.Step, r.Data = d.u8(), d.bytes() }
 
 func appendIdentities(b []byte, ids []Identity) []byte {
 	b = binary.AppendUvarint(b, uint64(len(ids)))
@@ -147,28 +281,33 @@ func (d *decoder) identities() []Identity {
 	return ids
 }
 
-// DecodeCommand reads one command from the start of b and returns what follows it. Body and
-// Password alias b. It allocates at most in proportion to len(b). A kind that it does not know
-// is ErrNewer.
+// DecodeCommand reads one command from the start of b and returns what follows it. Slices of the
+// body alias b. It allocates at most in proportion to len(b). A kind that it does not know is
+// ErrNewer.
 func DecodeCommand(b []byte) (c Command, rest []byte, err error) {
+	return decodeCommand(b, nil)
+}
+
+// decodeCommand has request as the body of a request, unless it is nil.
+func decodeCommand(b []byte, request *Request) (c Command, rest []byte, err error) {
 	d := decoder{b: b}
-	c.Kind = Kind(d.u8())
+	kind := Kind(d.u8())
 	c.Session = wire.SessionID(d.u64())
 	c.Generation = d.uvarint()
 	c.Seq = d.uvarint()
-	c.Op = wire.Op(d.varint32())
-	c.Body = d.bytes()
-	c.Identities = d.identities()
-	c.TimeoutMs = d.varint32()
-	c.Password = d.bytes()
-	c.Addr = d.string()
 	switch {
-	case d.err != nil:
-	case c.Kind > KindRestore:
+	case kind == KindRequest && request != nil:
+		*request = Request{}
+		c.Body = request
+		c.Body.decode(&d)
+	case kind.known():
+		c.Body = kinds[kind].body()
+		c.Body.decode(&d)
+	case d.err == nil && kind != 0:
 		d.err = fmt.Errorf("%w: it has the kind %d, this program knows %d to %d",
-			ErrNewer, uint8(c.Kind), KindRequest, KindRestore)
-	case c.Kind < KindRequest:
-		d.fail(c.Kind.String())
+			ErrNewer, uint8(kind), KindRequest, KindRestore)
+	default:
+		d.fail(kind.String())
 	}
 	if d.err != nil {
 		return Command{}, nil, fmt.Errorf("znode: decode command: %w", d.err)

@@ -122,13 +122,13 @@ func TestImportFromTheFuture(t *testing.T) {
 		s.Apply(1, &Entry{Stamp: Stamp{now, clockMs, ExtendedTypes}, Commands: []Command{c}}, func(_ *Command, r *Result) { code = r.Code })
 		return code
 	}
-	if code := apply(0, Command{Kind: KindRequest, Session: 1, Generation: 1, Seq: 1, Op: wire.OpCreate, Body: create("/now", "", 0).Append(nil)}); code != wire.CodeOK {
+	if code := apply(0, Command{Session: 1, Generation: 1, Seq: 1, Body: &Request{Op: wire.OpCreate, Body: create("/now", "", 0).Append(nil)}}); code != wire.CodeOK {
 		t.Fatal(code)
 	}
 	if n, _ := s.Node("/now"); n.Ctime != now {
 		t.Errorf("created at %d, at %d", n.Ctime, int64(now))
 	}
-	reap := Command{Kind: KindReap, Body: []byte("/future")}
+	reap := Command{Body: &Reap{Path: "/future"}}
 	if code := apply(ttl, reap); code != wire.CodeNotEmpty {
 		t.Errorf("within its time to live: %v", code)
 	}

@@ -135,16 +135,16 @@ func restored(t testing.TB, s *Store) *Store {
 func (d *driver) open(id wire.SessionID) Command {
 	c := &conn{generation: d.s.generations.first(), password: fmt.Appendf(nil, "%016x", uint64(id)), addr: "10.0.0.1"}
 	d.conns[id] = c
-	return Command{Kind: KindCreateSession, Session: id, Seq: 1<<63 | uint64(id), TimeoutMs: 4000, Password: c.password, Addr: c.addr}
+	return Command{Session: id, Seq: 1<<63 | uint64(id), Body: &CreateSession{Connection: Connection{TimeoutMs: 4000, Password: c.password, Addr: c.addr}}}
 }
 
 // request returns the session's next request.
 func (d *driver) request(id wire.SessionID, op wire.Op, body wire.Record) Command {
 	c := d.conns[id]
 	c.seq++
-	cmd := Command{Kind: KindRequest, Session: id, Generation: c.generation, Seq: c.seq, Op: op, Identities: c.ids}
+	cmd := Command{Session: id, Generation: c.generation, Seq: c.seq, Body: &Request{Op: op, Identities: c.ids}}
 	if body != nil {
-		cmd.Body = body.Append(nil)
+		cmd.req().Body = body.Append(nil)
 	}
 	return cmd
 }

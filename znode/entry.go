@@ -135,11 +135,13 @@ func decodeEntry(b []byte, keep bool) (e Entry, err error) {
 	if uint64(n) > uint64(len(d.b)/minCommandSize) {
 		return e, fmt.Errorf("%w: %d commands in %d bytes", ErrDamaged, n, len(d.b))
 	}
+	bodies := uint32(1)
 	if keep {
-		e.Commands = make([]Command, 0, n)
+		e.Commands, bodies = make([]Command, 0, n), n
 	}
+	requests := make([]Request, bodies) // most commands are requests: one allocation for all bodies
 	for i := range n {
-		c, rest, err := DecodeCommand(d.bytes())
+		c, rest, err := decodeCommand(d.bytes(), &requests[min(i, bodies-1)])
 		switch {
 		case err != nil:
 			return e, fmt.Errorf("command %d of %d: %w", i, n, err)
@@ -156,4 +158,4 @@ func decodeEntry(b []byte, keep bool) (e Entry, err error) {
 }
 
 // minCommandSize is the size in bytes of the shortest command, its length byte included.
-const minCommandSize = 1 + 1 + 8 + 8
+const minCommandSize = 1 + 1 + 8 + 1 + 1

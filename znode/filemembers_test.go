@@ -32,14 +32,14 @@ func TestMembersOfFiles(t *testing.T) {
 		return strings.Join(list, " ")
 	}
 	const seq = 1<<63 | 7
-	change := func(list string) Command { return Command{Kind: KindMembers, Seq: seq, Body: lines(list)} }
-	end := Command{Kind: KindReconfigured, Generation: fileGeneration, Seq: seq}
+	change := func(list string) Command { return Command{Seq: seq, Body: &ChangeMembers{Text: string(lines(list))}} }
+	end := Command{Generation: fileGeneration, Seq: seq, Body: &Reconfigured{}}
 
 	if apply(0, change("a b")); s.Change() != nil {
 		t.Error("a change before there are members")
 	}
-	apply(0, Command{Kind: KindMembers, Body: lines("a b c")})
-	if apply(0, Command{Kind: KindMembers, Body: lines("a b c d")}); hosts() != "a b c" {
+	apply(0, Command{Body: &SetMembers{Text: string(lines("a b c"))}})
+	if apply(0, Command{Body: &SetMembers{Text: string(lines("a b c d"))}}); hosts() != "a b c" {
 		t.Errorf("the leader's lines alone make members: %s", hosts())
 	}
 	if apply(0, change("a b x")); s.Change() != nil {
@@ -49,7 +49,7 @@ func TestMembersOfFiles(t *testing.T) {
 		t.Fatalf("%+v, change %+v, members %s", r, s.Change(), hosts())
 	}
 	apply(0, change("a b"))
-	apply(0, Command{Kind: KindMembers, Body: lines("x y z")})
+	apply(0, Command{Body: &SetMembers{Text: string(lines("x y z"))}})
 	snap := s.Snapshot()
 	var out strings.Builder
 	if _, err := snap.WriteTo(&out); err != nil {
@@ -68,13 +68,13 @@ func TestMembersOfFiles(t *testing.T) {
 		t.Errorf("version %v, members %s", version, hosts())
 	}
 	apply(0, change("a b c"))
-	if apply(0, Command{Kind: KindReconfigured, Generation: fileGeneration, Seq: seq, TimeoutMs: int32(wire.CodeNewConfigNoQuorum)}); hosts() != "a b c d" || s.Change() != nil {
+	if apply(0, Command{Generation: fileGeneration, Seq: seq, Body: &Reconfigured{Code: wire.CodeNewConfigNoQuorum}}); hosts() != "a b c d" || s.Change() != nil {
 		t.Errorf("members %s after a change that failed", hosts())
 	}
 	if apply(Reconfig, change("a b c")); s.Change() != nil {
 		t.Error("files count though reconfig is enabled")
 	}
-	apply(Reconfig, Command{Kind: KindMembers, Body: lines("a b c d")})
+	apply(Reconfig, Command{Body: &SetMembers{Text: string(lines("a b c d"))}})
 	if apply(0, change("a b c")); s.Change() != nil {
 		t.Error("files count though reconfig was enabled")
 	}

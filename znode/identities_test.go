@@ -20,7 +20,7 @@ func TestIdentitiesStay(t *testing.T) {
 		t.Fatalf("before anything was shown: %v", r.Code)
 	}
 	shows := d.request(1, wire.OpSetData, set)
-	shows.Identities = []Identity{mine}
+	shows.req().Identities = []Identity{mine}
 	if r := d.apply(shows)[0]; r.Code != wire.CodeOK {
 		t.Fatalf("shown with the request: %v", r.Code)
 	}
@@ -33,9 +33,9 @@ func TestIdentitiesStay(t *testing.T) {
 
 	// Sent again it does nothing, and neither does one that comes too early.
 	again := shows
-	again.Identities = []Identity{{"digest", "other:h"}}
+	again.Body = &Request{Op: wire.OpSetData, Body: set.Append(nil), Identities: []Identity{{"digest", "other:h"}}}
 	early := d.request(1, wire.OpSetData, set)
-	early.Seq, early.Identities = early.Seq+1, again.Identities
+	early.Seq, early.req().Identities = early.Seq+1, again.req().Identities
 	d.conns[1].seq--
 	if r := d.apply(again, early); r[0].Status != Duplicate || r[1].Status != Gap {
 		t.Fatalf("%v, %v", r[0].Status, r[1].Status)
@@ -43,7 +43,7 @@ func TestIdentitiesStay(t *testing.T) {
 	d.must(1, wire.OpSetData, set)
 
 	c := d.conns[1]
-	d.apply(Command{Kind: KindAttach, Session: 1, Generation: 1, Password: c.password, Addr: c.addr})
+	d.apply(Command{Session: 1, Generation: 1, Body: &Attach{Connection: Connection{Password: c.password, Addr: c.addr}}})
 	c.generation, c.seq = 2, 0
 	if r := d.do(1, wire.OpSetData, set); r.Code != wire.CodeNoAuth {
 		t.Errorf("a new connection has what the one before had shown: %v", r.Code)

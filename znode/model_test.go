@@ -103,25 +103,26 @@ func (m *model) apply(term uint64, stamp Stamp, c Command) Result {
 
 func (m *model) turn(c Command) Result {
 	sess, exists := m.sessions[c.Session]
-	switch c.Kind {
+	switch c.Kind() {
 	case KindCreateSession:
 		top := uint64(c.Session) >> 56
 		switch {
-		case exists && sess.password == string(c.Password):
+		case exists && sess.password == string(c.by().Password):
 			return Result{Status: Duplicate, Generation: sess.generation}
 		case exists, c.Session == 0, top == 0xFF, uint64(c.Session) == 0x8000000000000000:
 			return Result{Status: BadPassword}
 		}
-		m.sessions[c.Session] = msession{m.ended + 1, 0, c.TimeoutMs, c.Addr, string(c.Password), nil}
+		m.sessions[c.Session] = msession{m.ended + 1, 0, c.by().TimeoutMs, c.by().Addr, string(c.by().Password), nil}
 		m.changed = true
 		return Result{Generation: m.ended + 1}
 	case KindMembers:
-		if len(c.Body) > 0 {
-			m.config(c.Body)
+		if text := c.Body.(*SetMembers).Text; text != "" {
+			m.config([]byte(text))
 		}
 		return Result{}
 	case KindReap:
-		path := string(c.Body)
+		reap := c.Body.(*Reap)
+		path := reap.Path
 		n, ok := m.nodes[path]
 		idleMs := m.clockMs - n.usedMs
 		switch {
@@ -129,7 +130,7 @@ func (m *model) turn(c Command) Result {
 			return Result{Code: wire.CodeNoNode}
 		case len(m.children(path)) > 0,
 			n.ttlMs > 0 && idleMs <= n.ttlMs,
-			n.container && n.creates == 0 && (c.TimeoutMs == 0 || idleMs <= int64(c.TimeoutMs)),
+			n.container && n.creates == 0 && (reap.NeverUsedMs == 0 || idleMs <= int64(reap.NeverUsedMs)),
 			n.ttlMs == 0 && !n.container:
 			return Result{Code: wire.CodeNotEmpty}
 		}
@@ -139,15 +140,15 @@ func (m *model) turn(c Command) Result {
 	switch {
 	case !exists:
 		return Result{Status: NoSession}
-	case c.Kind == KindAttach && sess.password != string(c.Password):
+	case c.Kind() == KindAttach && sess.password != string(c.by().Password):
 		return Result{Status: BadPassword}
 	case c.Generation != sess.generation:
 		return Result{Status: Moved, Generation: sess.generation}
-	case c.Kind == KindExpire:
+	case c.Kind() == KindExpire:
 		m.close(c.Session)
 		return Result{}
-	case c.Kind == KindAttach:
-		m.sessions[c.Session] = msession{sess.generation + 1, 0, c.TimeoutMs, c.Addr, sess.password, nil}
+	case c.Kind() == KindAttach:
+		m.sessions[c.Session] = msession{sess.generation + 1, 0, c.by().TimeoutMs, c.by().Addr, sess.password, nil}
 		return Result{Generation: sess.generation + 1}
 	case c.Seq <= sess.seq:
 		return Result{Status: Duplicate, Generation: sess.generation}
@@ -155,11 +156,11 @@ func (m *model) turn(c Command) Result {
 		return Result{Status: Gap, Generation: sess.generation}
 	}
 	sess.seq++
-	if c.Identities != nil {
-		sess.ids = c.Identities
+	if c.req().Identities != nil {
+		sess.ids = c.req().Identities
 	}
 	m.sessions[c.Session] = sess
-	if c.Op == wire.OpCloseSession {
+	if c.req().Op == wire.OpCloseSession {
 		m.close(c.Session)
 		return Result{}
 	}
@@ -279,14 +280,14 @@ func first(rules ...rule) wire.Code {
 }
 
 func (m *model) request(c Command) Result {
-	if c.Op == wire.OpMulti {
+	if c.req().Op == wire.OpMulti {
 		return m.multi(c)
 	}
-	rec, err := wire.DecodeBody(c.Op, c.Body)
+	rec, err := wire.DecodeBody(c.req().Op, c.req().Body)
 	switch {
 	case !slices.Contains([]wire.Op{
 		wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer, wire.OpCreateTTL, wire.OpDelete, wire.OpSetData, wire.OpSetACL, wire.OpSync,
-	}, c.Op):
+	}, c.req().Op):
 		return Result{Code: wire.CodeUnimplemented}
 	case err != nil:
 		return Result{Code: wire.CodeMarshallingError}
@@ -294,12 +295,12 @@ func (m *model) request(c Command) Result {
 	if s, ok := rec.(*wire.SyncRequest); ok {
 		return Result{Path: s.Path}
 	}
-	res := m.op(c.Op, rec, false)
+	res := m.op(c.req().Op, rec, false)
 	return Result{Code: res.Code, Path: res.Path, Stat: res.Stat}
 }
 
 func (m *model) multi(c Command) Result {
-	rec, err := wire.DecodeBody(wire.OpMulti, c.Body)
+	rec, err := wire.DecodeBody(wire.OpMulti, c.req().Body)
 	if err != nil {
 		return Result{Code: wire.CodeMarshallingError}
 	}

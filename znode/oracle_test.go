@@ -58,7 +58,7 @@ type oracle struct {
 func newOracle(t testing.TB, seed uint64) *oracle {
 	return &oracle{
 		driver: newDriver(t), m: newModel(), rng: rand.New(rand.NewPCG(seed, 1)), seen: map[string]int{},
-		last: Command{Kind: KindMembers},
+		last: Command{Body: &SetMembers{}},
 	}
 }
 
@@ -85,8 +85,8 @@ func (o *oracle) step() {
 	for i, c := range cmds {
 		want := o.m.apply(o.term, Stamp{o.timeMs, o.clockMs, o.flags}, c)
 		if !reflect.DeepEqual(got[i], want) {
-			rec, err := wire.DecodeBody(c.Op, c.Body)
-			o.t.Fatalf("step %d: %v %v %+v %v as %v:\ngot  %+v\nwant %+v", o.entries, c.Kind, c.Op, rec, err, c.Identities, got[i], want)
+			rec, err := wire.DecodeBody(c.req().Op, c.req().Body)
+			o.t.Fatalf("step %d: %v %v %+v %v as %v:\ngot  %+v\nwant %+v", o.entries, c.Kind(), c.req().Op, rec, err, c.req().Identities, got[i], want)
 		}
 		o.learn(c, want)
 	}
@@ -109,18 +109,18 @@ func (o *oracle) learn(c Command, r Result) {
 	if len(r.Multi) > 1 {
 		o.seen["multi "+map[bool]string{true: "failed", false: "ok"}[r.Multi[0].Op == wire.OpError]]++
 	}
-	switch c.Kind {
+	switch c.Kind() {
 	case KindCreateSession:
-		o.conns[c.Session] = &conn{generation: r.Generation, password: c.Password, addr: c.Addr}
+		o.conns[c.Session] = &conn{generation: r.Generation, password: c.by().Password, addr: c.by().Addr}
 	case KindAttach:
 		conn := o.conns[c.Session]
-		conn.generation, conn.seq, conn.addr = r.Generation, 0, c.Addr
+		conn.generation, conn.seq, conn.addr = r.Generation, 0, c.by().Addr
 	case KindReap:
 		if r.Code == wire.CodeOK {
 			o.seen["reaped"]++
 		}
 	case KindRequest:
-		if c.Op == wire.OpCloseSession && len(r.Events) > 2 {
+		if c.req().Op == wire.OpCloseSession && len(r.Events) > 2 {
 			o.seen["ephemerals closed"]++
 		}
 		o.last = c
@@ -137,23 +137,23 @@ func (o *oracle) command() Command {
 		o.conns[id] = c
 	}
 	if _, alive := o.m.sessions[id]; !alive && o.rng.IntN(4) > 0 {
-		return Command{Kind: KindCreateSession, Session: id, Seq: 1<<63 | o.rng.Uint64(), TimeoutMs: int32(o.rng.IntN(9000)),
-			Password: []byte(pick(o, "secret", "sesame")), Addr: pick(o, "10.0.0.1", "11.0.0.1")}
+		return Command{Session: id, Seq: 1<<63 | o.rng.Uint64(),
+			Body: &CreateSession{Connection: Connection{TimeoutMs: int32(o.rng.IntN(9000)), Password: []byte(pick(o, "secret", "sesame")), Addr: pick(o, "10.0.0.1", "11.0.0.1")}}}
 	}
 	switch o.rng.IntN(60) {
 	case 0:
-		return Command{Kind: KindCreateSession, Session: pick(o, id, 0, -1), Password: []byte(pick(o, "secret", "sesame"))}
+		return Command{Session: pick(o, id, 0, -1), Body: &CreateSession{Connection: Connection{Password: []byte(pick(o, "secret", "sesame"))}}}
 	case 1:
-		return Command{Kind: KindAttach, Session: id, Generation: c.generation - uint64(o.rng.IntN(2)), TimeoutMs: int32(o.rng.IntN(9000)),
-			Password: []byte(pick(o, "secret", "sesame")), Addr: pick(o, "10.0.0.1", "11.0.0.1")}
+		return Command{Session: id, Generation: c.generation - uint64(o.rng.IntN(2)),
+			Body: &Attach{Connection: Connection{TimeoutMs: int32(o.rng.IntN(9000)), Password: []byte(pick(o, "secret", "sesame")), Addr: pick(o, "10.0.0.1", "11.0.0.1")}}}
 	case 2:
-		return Command{Kind: KindExpire, Session: id, Generation: c.generation - uint64(o.rng.IntN(2))}
+		return Command{Session: id, Generation: c.generation - uint64(o.rng.IntN(2)), Body: &Expire{}}
 	case 3:
-		return Command{Kind: KindMembers, Body: []byte(pick(o, "", "server.1=a:1:2:participant\nversion=0", "server.1=b:1:2:participant\nversion=0"))}
+		return Command{Body: &SetMembers{Text: pick(o, "", "server.1=a:1:2:participant\nversion=0", "server.1=b:1:2:participant\nversion=0")}}
 	case 4:
 		return o.last // sent again
 	case 5, 6, 7, 8:
-		return Command{Kind: KindReap, Body: []byte(o.path()), TimeoutMs: pick[int32](o, 0, 500, 100000)}
+		return Command{Body: &Reap{Path: o.path(), NeverUsedMs: pick[int32](o, 0, 500, 100000)}}
 	}
 	req := o.randomRequest(id)
 	switch o.rng.IntN(40) {
@@ -164,7 +164,7 @@ func (o *oracle) command() Command {
 		req.Generation++
 		c.seq--
 	case 2:
-		req.Body = req.Body[:o.rng.IntN(len(req.Body)+1)]
+		req.req().Body = req.req().Body[:o.rng.IntN(len(req.req().Body)+1)]
 	}
 	return req
 }
@@ -192,10 +192,10 @@ func (o *oracle) randomRequest(id wire.SessionID) Command {
 		cmd = o.request(id, op, rec)
 	}
 	for range o.rng.IntN(3) {
-		cmd.Identities = append(cmd.Identities, pick(o, Identity{"digest", "u:h"}, Identity{"digest", "v:h"}, Identity{"sasl", "bob"}))
+		cmd.req().Identities = append(cmd.req().Identities, pick(o, Identity{"digest", "u:h"}, Identity{"digest", "v:h"}, Identity{"sasl", "bob"}))
 	}
 	if o.rng.IntN(8) == 0 {
-		cmd.Identities = append(cmd.Identities, Identity{"super", ""})
+		cmd.req().Identities = append(cmd.req().Identities, Identity{"super", ""})
 	}
 	return cmd
 }

@@ -68,7 +68,7 @@ func TestReality(t *testing.T) {
 	r := &reality{oracle: newOracle(t, seed), zk: dialZooKeeper(t, addr)}
 	r.seen = map[string]int{}
 	r.flags = EnforceQuota | ExtendedTypes
-	r.apply(Command{Kind: KindCreateSession, Session: realSession, Addr: "127.0.0.1"})
+	r.apply(Command{Session: realSession, Body: &CreateSession{Connection: Connection{Addr: "127.0.0.1"}}})
 	r.conns[realSession] = &conn{generation: 1}
 	for range 1500 {
 		r.step()
@@ -165,13 +165,13 @@ func (r *reality) nextRequest() Command {
 	for {
 		c := r.randomRequest(realSession)
 		undo := func() { r.conns[realSession].seq-- }
-		if c.Op == wire.OpCloseSession || c.Op == wire.OpCheck || c.Op == wire.OpDeleteContainer || c.Op == wire.OpGetData {
+		if c.req().Op == wire.OpCloseSession || c.req().Op == wire.OpCheck || c.req().Op == wire.OpDeleteContainer || c.req().Op == wire.OpGetData {
 			undo()
 			continue
 		}
-		c.Identities = nil
-		if r.rng.IntN(30) == 0 && c.Op != wire.OpMulti {
-			c.Body = c.Body[:r.rng.IntN(len(c.Body)+1)]
+		c.req().Identities = nil
+		if r.rng.IntN(30) == 0 && c.req().Op != wire.OpMulti {
+			c.req().Body = c.req().Body[:r.rng.IntN(len(c.req().Body)+1)]
 		}
 		if !r.fair(c) {
 			undo()
@@ -183,11 +183,11 @@ func (r *reality) nextRequest() Command {
 
 // fair reports whether a request keeps away from the known differences.
 func (r *reality) fair(c Command) bool {
-	rec, err := wire.DecodeBody(c.Op, c.Body)
+	rec, err := wire.DecodeBody(c.req().Op, c.req().Body)
 	if err != nil {
-		return c.Op != wire.OpMulti // in a multi, 3.8 refuses less as a whole
+		return c.req().Op != wire.OpMulti // in a multi, 3.8 refuses less as a whole
 	}
-	ops := []wire.MultiOp{{Op: c.Op, Record: rec}}
+	ops := []wire.MultiOp{{Op: c.req().Op, Record: rec}}
 	if m, ok := rec.(*wire.MultiRequest); ok {
 		ops = m.Ops
 	}
@@ -196,12 +196,12 @@ func (r *reality) fair(c Command) bool {
 		switch q := op.Record.(type) {
 		case *wire.CreateRequest:
 			path = q.Path
-			if c.Op == wire.OpMulti && (op.Op == wire.OpCreateContainer || op.Op == wire.OpCreate2) {
+			if c.req().Op == wire.OpMulti && (op.Op == wire.OpCreateContainer || op.Op == wire.OpCreate2) {
 				return false // no Stat in 3.8
 			}
 		case *wire.CreateTTLRequest:
 			path = q.Path
-			if c.Op == wire.OpMulti || !q.Mode.TTL() {
+			if c.req().Op == wire.OpMulti || !q.Mode.TTL() {
 				return false // crashes ZooKeeper; and no Stat
 			}
 		case *wire.SetDataRequest:
@@ -220,7 +220,7 @@ func (r *reality) fair(c Command) bool {
 		limited, isLimits := limitsOf(path)
 		counted, isStats := statsOf(path)
 		switch {
-		case underQuota(path) && !r.quota, c.Op == wire.OpMulti && r.quota:
+		case underQuota(path) && !r.quota, c.req().Op == wire.OpMulti && r.quota:
 			return false
 		case isLimits && (limited != "/a" || op.Op == wire.OpDelete), isStats && (counted != "/a" || op.Op != wire.OpDelete):
 			return false
@@ -242,25 +242,25 @@ func (r *reality) both(c Command) {
 	r.t.Helper()
 	r.timeMs++
 	got := r.oracle.apply(c)[0]
-	code, body, err := r.zk.call(c.Op, c.Body)
+	code, body, err := r.zk.call(c.req().Op, c.req().Body)
 	if err != nil {
-		r.t.Fatalf("%v %x: %v", c.Op, c.Body, err)
+		r.t.Fatalf("%v %x: %v", c.req().Op, c.Body, err)
 	}
-	rec, _ := wire.DecodeBody(c.Op, c.Body)
+	rec, _ := wire.DecodeBody(c.req().Op, c.req().Body)
 	r.seen[code.Error()]++
 	if code != got.Code {
-		r.t.Fatalf("%v %+v: %v, ZooKeeper says %v", c.Op, rec, got.Code, code)
+		r.t.Fatalf("%v %+v: %v, ZooKeeper says %v", c.req().Op, rec, got.Code, code)
 	}
 	if code == wire.CodeOK {
-		if here, there := r.mine(c, got), r.theirs(c.Op, body); here != there {
-			r.t.Fatalf("%v %+v:\n%s\nZooKeeper says\n%s", c.Op, rec, here, there)
+		if here, there := r.mine(c, got), r.theirs(c.req().Op, body); here != there {
+			r.t.Fatalf("%v %+v:\n%s\nZooKeeper says\n%s", c.req().Op, rec, here, there)
 		}
 	}
 }
 
 // mine and theirs describe an answer in the same words.
 func (r *reality) mine(c Command, got Result) string {
-	switch c.Op {
+	switch c.req().Op {
 	case wire.OpCreate:
 		return got.Path
 	case wire.OpCreate2, wire.OpCreateContainer, wire.OpCreateTTL:

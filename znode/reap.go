@@ -3,10 +3,10 @@ package znode
 import "lockkeeper/wire"
 
 // Perishable reads the rows number from to from+rows-1 and returns the paths of the containers and
-// TTL nodes among them that a KindReap would delete in an entry with that Stamp.ClockMs
+// TTL nodes among them that a Reap would delete in an entry with that Stamp.ClockMs
 // (docs/protocol/semantics.md section 5.2), and the row to go on from: 0 when all have been read.
-// neverUsedMs is as in Command.TimeoutMs of KindReap. The caller does not hold its lock for all
-// rows of a large state at once; KindReap checks each node again.
+// neverUsedMs is as in Reap. The caller does not hold its lock for all
+// rows of a large state at once; Reap checks each node again.
 func (s *Store) Perishable(clockMs int64, neverUsedMs int32, from, rows uint32) (paths []string, next uint32) {
 	if s.perishable == 0 {
 		return nil, 0
@@ -42,13 +42,13 @@ func (s *Store) perished(i slot, nowMs int64, neverUsedMs int32) bool {
 	return false
 }
 
-// reap deletes the node whose path c names, if it still has to go.
-func (s *Store) reap(c *Command, r *Result) {
-	i, ok := s.paths[string(c.Body)]
+// reap deletes a node if it still has to go.
+func (s *Store) reap(b *Reap, r *Result) {
+	i, ok := s.paths[b.Path]
 	switch {
 	case !ok:
 		r.Code = wire.CodeNoNode
-	case !s.perished(i, s.clock.nowMs(), c.TimeoutMs):
+	case !s.perished(i, s.clock.nowMs(), b.NeverUsedMs):
 		r.Code = wire.CodeNotEmpty
 	default:
 		s.deleteNode(i)

@@ -16,7 +16,7 @@ type reaperStore struct {
 
 func newReaperStore(t *testing.T) *reaperStore {
 	s := &reaperStore{Store: New(), t: t}
-	s.at(1000, &Command{Kind: KindCreateSession, Session: 1, TimeoutMs: 4000, Password: make([]byte, wire.PasswordLen)})
+	s.at(1000, &Command{Session: 1, Body: &CreateSession{Connection: Connection{TimeoutMs: 4000, Password: make([]byte, wire.PasswordLen)}}})
 	return s
 }
 
@@ -25,7 +25,7 @@ func (s *reaperStore) at(ms int64, c *Command) wire.Code {
 	var code wire.Code
 	s.Apply(1, &Entry{Stamp: Stamp{TimeMs: ms, ClockMs: ms, Flags: ExtendedTypes}, Commands: []Command{*c}}, func(_ *Command, r *Result) {
 		if r.Status != Done {
-			s.t.Fatalf("%v: %v", c.Kind, r.Status)
+			s.t.Fatalf("%v: %v", c.Kind(), r.Status)
 		}
 		code = r.Code
 	})
@@ -38,14 +38,14 @@ func (s *reaperStore) at(ms int64, c *Command) wire.Code {
 func (s *reaperStore) request(ms int64, op wire.Op, body wire.Record) {
 	s.t.Helper()
 	s.seq++
-	c := &Command{Kind: KindRequest, Session: 1, Generation: 1, Seq: s.seq, Op: op, Body: body.Append(nil)}
+	c := &Command{Session: 1, Generation: 1, Seq: s.seq, Body: &Request{Op: op, Body: body.Append(nil)}}
 	if code := s.at(ms, c); code != wire.CodeOK {
 		s.t.Fatalf("%v: %v", op, code)
 	}
 }
 
 func (s *reaperStore) reapAt(ms int64, path string, neverUsedMs int32) wire.Code {
-	return s.at(ms, &Command{Kind: KindReap, Body: []byte(path), TimeoutMs: neverUsedMs})
+	return s.at(ms, &Command{Body: &Reap{Path: path, NeverUsedMs: neverUsedMs}})
 }
 
 func (s *reaperStore) expectPerishable(nowMs int64, neverUsedMs int32, want ...string) {
@@ -133,7 +133,7 @@ func TestWallClocksDoNotReap(t *testing.T) {
 		create := func(path string) {
 			s.seq++
 			body := wire.CreateTTLRequest{Path: path, ACL: wire.OpenACL, Mode: wire.ModePersistentTTL, TTL: ttl}
-			if code := apply(&Command{Kind: KindRequest, Session: 1, Generation: 1, Seq: s.seq, Op: wire.OpCreateTTL, Body: body.Append(nil)}); code != wire.CodeOK {
+			if code := apply(&Command{Session: 1, Generation: 1, Seq: s.seq, Body: &Request{Op: wire.OpCreateTTL, Body: body.Append(nil)}}); code != wire.CodeOK {
 				t.Fatal(code)
 			}
 		}
@@ -144,7 +144,7 @@ func TestWallClocksDoNotReap(t *testing.T) {
 			}
 			return n.Ctime
 		}
-		reap := func(path string) wire.Code { return apply(&Command{Kind: KindReap, Body: []byte(path)}) }
+		reap := func(path string) wire.Code { return apply(&Command{Body: &Reap{Path: path}}) }
 
 		create("/before")
 		stamp.TimeMs += jump // a leader with a wrong clock

@@ -31,10 +31,10 @@ type Change struct {
 }
 
 // fileGeneration is the Generation of a change that configuration files have asked for: it has no
-// session, and KindReconfig none.
+// session, and Reconfigure has none.
 const fileGeneration = 1
 
-// FromFiles reports whether configuration files have asked for the change (KindMembers with a Seq).
+// FromFiles reports whether configuration files have asked for the change (ChangeMembers).
 // It leaves the version of the members at 0: it is not one of reconfig.
 func (ch *Change) FromFiles() bool { return ch.Session == 0 && ch.Generation == fileGeneration }
 
@@ -53,17 +53,10 @@ func (s *Store) Change() *Change { return s.membership.change }
 
 // setMembers takes the members from the leader's configuration. Once reconfig is enabled that only
 // happens at the first start: from then on only reconfig changes them.
-func (s *Store) setMembers(c *Command, r *Result) {
-	ms, _, err := ParseConfigText(string(c.Body))
+func (s *Store) setMembers(text string) {
 	m := &s.membership
+	ms, _, err := ParseConfigText(text)
 	if err != nil || len(ms) == 0 || m.change != nil {
-		return
-	}
-	if c.Seq != 0 {
-		if s.tx.flags&Reconfig == 0 && m.version == 0 && m.members != nil && Voters(ms) > 0 && !SameVotes(m.members, ms) {
-			m.change = &Change{Generation: fileGeneration, Seq: c.Seq, Members: ms}
-			r.Deferred = true
-		}
 		return
 	}
 	if m.members == nil || s.tx.flags&Reconfig == 0 && SameVotes(m.members, ms) {
@@ -73,6 +66,17 @@ func (s *Store) setMembers(c *Command, r *Result) {
 		m.version = s.tx.zxid
 	}
 	s.showMembers()
+}
+
+// changeMembers begins a change that configuration files have asked for.
+func (s *Store) changeMembers(c *Command, text string, r *Result) {
+	m := &s.membership
+	ms, _, err := ParseConfigText(text)
+	if err == nil && m.change == nil && s.tx.flags&Reconfig == 0 && m.version == 0 && m.members != nil && Voters(ms) > 0 &&
+		!SameVotes(m.members, ms) {
+		m.change = &Change{Generation: fileGeneration, Seq: c.Seq, Members: ms}
+		r.Deferred = true
+	}
 }
 
 // showMembers makes the members the data of /zookeeper/config, if they are not already. The Stat is
@@ -100,8 +104,8 @@ func SameVotes(a, b []Member) bool {
 	return slices.EqualFunc(a, b, func(x, y Member) bool { return x.ID == y.ID && x.Observer == y.Observer })
 }
 
-// reconfig begins a change of the members. Its result comes with KindReconfigured.
-func (s *Store) reconfig(c *Command, r *Result) wire.Code {
+// reconfig begins a change of the members. Its result comes with Reconfigured.
+func (s *Store) reconfig(c *Command, request []byte, r *Result) wire.Code {
 	m := &s.membership
 	if m.change != nil && m.change.Is(c) {
 		r.Deferred = true // the same command, sent twice
@@ -114,7 +118,7 @@ func (s *Store) reconfig(c *Command, r *Result) wire.Code {
 		return wire.CodeUnimplemented
 	}
 	var req wire.ReconfigRequest
-	if wire.Decode(c.Body, &req) != nil {
+	if wire.Decode(request, &req) != nil {
 		return wire.CodeMarshallingError
 	}
 	if m.change != nil {
@@ -148,7 +152,7 @@ func (s *Store) reconfig(c *Command, r *Result) wire.Code {
 
 // reconfigured ends the change that is being carried out: with its members as the members, or
 // without effect if the command has a code.
-func (s *Store) reconfigured(c *Command, r *Result) {
+func (s *Store) reconfigured(c *Command, code wire.Code, r *Result) {
 	m := &s.membership
 	if m.change == nil || !m.change.Is(c) {
 		r.Status = Duplicate
@@ -156,7 +160,7 @@ func (s *Store) reconfigured(c *Command, r *Result) {
 	}
 	ended := m.change
 	m.change = nil
-	if r.Code = wire.Code(c.TimeoutMs); r.Code != wire.CodeOK {
+	if r.Code = code; code != wire.CodeOK {
 		return
 	}
 	m.members = ended.Members

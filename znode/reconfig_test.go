@@ -24,8 +24,8 @@ type changer struct {
 
 func newChanger(t *testing.T, flags Flags) *changer {
 	c := &changer{t: t, s: New(), flags: flags}
-	c.apply(Command{Kind: KindMembers, Body: []byte(threeMembers + "version=0")})
-	c.apply(Command{Kind: KindCreateSession, Session: 7, Seq: 1 << 63, TimeoutMs: 1000, Password: make([]byte, wire.PasswordLen), Addr: "127.0.0.1"})
+	c.apply(Command{Body: &SetMembers{Text: threeMembers + "version=0"}})
+	c.apply(Command{Session: 7, Seq: 1 << 63, Body: &CreateSession{Connection: Connection{TimeoutMs: 1000, Password: make([]byte, wire.PasswordLen), Addr: "127.0.0.1"}}})
 	return c
 }
 
@@ -45,13 +45,13 @@ func (c *changer) apply(cmd Command) (res Result) {
 func (c *changer) ask(req wire.ReconfigRequest, ids ...Identity) Result {
 	c.t.Helper()
 	c.seq++
-	c.last = Command{Kind: KindRequest, Session: 7, Generation: 1, Seq: c.seq, Op: wire.OpReconfig, Body: req.Append(nil), Identities: ids}
+	c.last = Command{Session: 7, Generation: 1, Seq: c.seq, Body: &Request{Op: wire.OpReconfig, Body: req.Append(nil), Identities: ids}}
 	return c.apply(c.last)
 }
 
 func (c *changer) end(code wire.Code) Result {
 	c.t.Helper()
-	return c.apply(Command{Kind: KindReconfigured, Session: 7, Generation: 1, Seq: c.last.Seq, TimeoutMs: int32(code)})
+	return c.apply(Command{Session: 7, Generation: 1, Seq: c.last.Seq, Body: &Reconfigured{Code: code}})
 }
 
 func (c *changer) config() (string, wire.Stat) {
@@ -147,7 +147,7 @@ func TestReconfigPrecedence(t *testing.T) {
 		t.Error(got)
 	}
 	alone := &changer{t: t, s: New(), flags: Reconfig}
-	alone.apply(Command{Kind: KindCreateSession, Session: 7, Seq: 1 << 63, TimeoutMs: 1000, Password: make([]byte, wire.PasswordLen), Addr: "127.0.0.1"})
+	alone.apply(Command{Session: 7, Seq: 1 << 63, Body: &CreateSession{Connection: Connection{TimeoutMs: 1000, Password: make([]byte, wire.PasswordLen), Addr: "127.0.0.1"}}})
 	if got := alone.ask(bad).Code; got != wire.CodeUnimplemented {
 		t.Error(got)
 	}
@@ -202,7 +202,7 @@ func TestReconfigTakesEffectAtItsEnd(t *testing.T) {
 		t.Fatal("the change is not in the snapshot")
 	}
 	c.s = restoredStore
-	if res := c.apply(Command{Kind: KindReconfigured, Session: 7, Generation: 1, Seq: 99}); res.Status != Duplicate {
+	if res := c.apply(Command{Session: 7, Generation: 1, Seq: 99, Body: &Reconfigured{}}); res.Status != Duplicate {
 		t.Fatalf("the end of another change: %+v", res)
 	}
 	if res := c.end(wire.CodeNewConfigNoQuorum); res.Code != wire.CodeNewConfigNoQuorum || res.Zxid != zxid || c.s.Change() != nil {
@@ -237,18 +237,18 @@ func TestMembersOfTheFile(t *testing.T) {
 		t.Fatal(text)
 	}
 	moved := strings.Replace(threeMembers, "10.0.0.3", "h3", 1)
-	c.apply(Command{Kind: KindMembers, Body: []byte(moved + "version=0")})
+	c.apply(Command{Body: &SetMembers{Text: moved + "version=0"}})
 	if text, _ := c.config(); text != moved+"version=0" {
 		t.Fatal(text)
 	}
 	for _, other := range []string{moved + "server.4=h4:1:2:participant\n", strings.Replace(moved, "participant", "observer", 1), "", "nonsense"} {
-		c.apply(Command{Kind: KindMembers, Body: []byte(other + "version=0")})
+		c.apply(Command{Body: &SetMembers{Text: other + "version=0"}})
 		if text, _ := c.config(); text != moved+"version=0" {
 			t.Fatal(text)
 		}
 	}
 	c.flags = Reconfig
-	c.apply(Command{Kind: KindMembers, Body: []byte(threeMembers + "version=0")})
+	c.apply(Command{Body: &SetMembers{Text: threeMembers + "version=0"}})
 	ms, version := c.s.Members()
 	if text, _ := c.config(); version == 0 || ms[2].Host != "h3" || text != ConfigText(ms, version) {
 		t.Fatal(text, version)

@@ -16,9 +16,8 @@ import (
 // session, which it depends on: each step takes effect once, in order, whichever leaders there are,
 // and with the session's end the restore is given up.
 //
-// The Body of a step:
+// The Data of a step:
 //
-//	u8 step | what belongs to it
 //	RestoreBegin   the header of a snapshot
 //	RestoreBlock   its next block
 //	RestoreCheck   nothing: some more of the nodes that have arrived are linked and checked
@@ -68,7 +67,7 @@ func (s *Store) RestoreReady(session wire.SessionID) (size Size, ready bool) {
 }
 
 // restoreStep applies a step of a restore. One that is refused ends the restore; r says why.
-func (s *Store) restoreStep(c *Command, r *Result) {
+func (s *Store) restoreStep(c *Command, b *RestoreStep, r *Result) {
 	if _, ok := s.nextOf(c, r); !ok {
 		return
 	}
@@ -78,32 +77,25 @@ func (s *Store) restoreStep(c *Command, r *Result) {
 		return
 	}
 	var err error
-	switch step, body := stepOf(c.Body); {
-	case step == RestoreBegin:
-		s.replacement, err = newReplacement(c.Session, body)
+	switch {
+	case b.Step == RestoreBegin:
+		s.replacement, err = newReplacement(c.Session, b.Data)
 	case p == nil:
 		err = errors.New("no restore has begun")
-	case step == RestoreBlock:
-		err = p.block(body)
-	case step == RestoreCheck:
+	case b.Step == RestoreBlock:
+		err = p.block(b.Data)
+	case b.Step == RestoreCheck:
 		err = p.check()
-	case step == RestoreCommit && p.checked:
+	case b.Step == RestoreCommit && p.checked:
 		s.replace(p)
 		r.Restored, r.Generation = true, 0
 	default:
-		err = fmt.Errorf("step %d is out of place", step)
+		err = fmt.Errorf("step %d is out of place", b.Step)
 	}
 	if err != nil {
 		s.replacement = nil
 		r.Code, r.Reason = wire.CodeBadArguments, err.Error()
 	}
-}
-
-func stepOf(body []byte) (step uint8, rest []byte) {
-	if len(body) == 0 {
-		return 0, nil
-	}
-	return body[0], body[1:]
 }
 
 func newReplacement(session wire.SessionID, header []byte) (*replacement, error) {

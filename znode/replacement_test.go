@@ -23,7 +23,7 @@ const restoringSession = wire.SessionID(0x77 << 48)
 
 func beginRestoring(t *testing.T, s *Store, term uint64) *restoring {
 	r := &restoring{t: t, s: s, term: term}
-	r.apply(&Command{Kind: KindCreateSession, Session: restoringSession, TimeoutMs: 30_000, Password: make([]byte, wire.PasswordLen), Addr: "127.0.0.1"})
+	r.apply(&Command{Session: restoringSession, Body: &CreateSession{Connection: Connection{TimeoutMs: 30_000, Password: make([]byte, wire.PasswordLen), Addr: "127.0.0.1"}}})
 	return r
 }
 
@@ -34,7 +34,7 @@ func (r *restoring) apply(c *Command) (res Result) {
 
 func (r *restoring) step(step byte, body []byte) Result {
 	r.seq++
-	return r.apply(&Command{Kind: KindRestore, Session: restoringSession, Generation: 1, Seq: r.seq, Body: append([]byte{step}, body...)})
+	return r.apply(&Command{Session: restoringSession, Generation: 1, Seq: r.seq, Body: &RestoreStep{Step: step, Data: body}})
 }
 
 // load restores a snapshot, and returns the result of the last step.
@@ -73,7 +73,7 @@ func richStore(t *testing.T, nodes int) *Store {
 	seqs := map[wire.SessionID]uint64{}
 	do := func(id wire.SessionID, op wire.Op, body wire.Record) {
 		seqs[id]++
-		c := Command{Kind: KindRequest, Session: id, Generation: 1, Seq: seqs[id], Op: op, Body: body.Append(nil)}
+		c := Command{Session: id, Generation: 1, Seq: seqs[id], Body: &Request{Op: op, Body: body.Append(nil)}}
 		s.Apply(3, &Entry{Stamp: Stamp{TimeMs: 1000 + int64(seqs[id]), Flags: ExtendedTypes}, Commands: []Command{c}}, func(_ *Command, r *Result) {
 			if r.Code != wire.CodeOK || r.Status != Done {
 				t.Fatalf("%v: %v %v", op, r.Code, r.Status)
@@ -82,8 +82,8 @@ func richStore(t *testing.T, nodes int) *Store {
 	}
 	ids := []wire.SessionID{0x11 << 48, 0x12 << 48, 0x13 << 48}
 	for _, id := range ids {
-		s.Apply(3, &Entry{Stamp: Stamp{TimeMs: 1000}, Commands: []Command{{Kind: KindCreateSession, Session: id, TimeoutMs: 9000,
-			Password: make([]byte, wire.PasswordLen), Addr: "10.0.0.1"}}}, nil)
+		s.Apply(3, &Entry{Stamp: Stamp{TimeMs: 1000}, Commands: []Command{{Session: id,
+			Body: &CreateSession{Connection: Connection{TimeoutMs: 9000, Password: make([]byte, wire.PasswordLen), Addr: "10.0.0.1"}}}}}, nil)
 	}
 	create := func(id wire.SessionID, path string, data string, acl []wire.ACL, mode wire.CreateMode) {
 		do(id, wire.OpCreate, &wire.CreateRequest{Path: path, Data: []byte(data), ACL: acl, Mode: mode})
@@ -129,7 +129,7 @@ func TestReplacement(t *testing.T) {
 	for name, term := range map[string]uint64{"a younger cluster": 1, "an older cluster": 9} {
 		to := New()
 		r := beginRestoring(t, to, term)
-		r.apply(&Command{Kind: KindCreateSession, Session: 0x11 << 48, TimeoutMs: 1000, Password: make([]byte, wire.PasswordLen), Addr: "1.2.3.4"})
+		r.apply(&Command{Session: 0x11 << 48, Body: &CreateSession{Connection: Connection{TimeoutMs: 1000, Password: make([]byte, wire.PasswordLen), Addr: "1.2.3.4"}}})
 		before := to.Zxid()
 		held := to.Snapshot() // as of before, and written afterwards
 		want := snapshotOf(t, to)
@@ -165,7 +165,7 @@ func TestReplacement(t *testing.T) {
 		if again := r.step(RestoreCommit, nil); again.Status != NoSession {
 			t.Errorf("%s: the session of the restore has survived: %+v", name, again)
 		}
-		r.apply(&Command{Kind: KindCreateSession, Session: 0x22 << 48, TimeoutMs: 1000, Password: make([]byte, wire.PasswordLen), Addr: "1.2.3.4"})
+		r.apply(&Command{Session: 0x22 << 48, Body: &CreateSession{Connection: Connection{TimeoutMs: 1000, Password: make([]byte, wire.PasswordLen), Addr: "1.2.3.4"}}})
 		if err := to.Check(); err != nil {
 			t.Fatal(err)
 		}
@@ -188,7 +188,7 @@ func TestReplacementIsGivenUp(t *testing.T) {
 	if res := r.step(RestoreBegin, header); res.Code != wire.CodeOK || !to.Restoring() {
 		t.Fatalf("%+v", res)
 	}
-	other := &Command{Kind: KindRestore, Session: 0x11 << 48, Generation: 1, Seq: to.sessions.row(to.sessionSlots[0x11<<48]).lastSeq + 1, Body: append([]byte{RestoreBegin}, header...)}
+	other := &Command{Session: 0x11 << 48, Generation: 1, Seq: to.sessions.row(to.sessionSlots[0x11<<48]).lastSeq + 1, Body: &RestoreStep{Step: RestoreBegin, Data: header}}
 	if res := r.apply(other); res.Code != wire.CodeReconfigInProgress {
 		t.Errorf("another restore: %+v", res)
 	}
@@ -197,7 +197,7 @@ func TestReplacementIsGivenUp(t *testing.T) {
 		t.Errorf("%+v", res)
 	}
 	r.seq++
-	r.apply(&Command{Kind: KindRequest, Session: restoringSession, Generation: 1, Seq: r.seq, Op: wire.OpCloseSession})
+	r.apply(&Command{Session: restoringSession, Generation: 1, Seq: r.seq, Body: &Request{Op: wire.OpCloseSession}})
 	if to.Restoring() || to.TreeDigest() != digest {
 		t.Error("the restore has not been given up")
 	}
@@ -259,9 +259,10 @@ func FuzzReplacement(f *testing.F) {
 	f.Fuzz(func(t *testing.T, one, two, three []byte) {
 		s := New()
 		r := beginRestoring(t, s, 1)
-		for _, body := range [][]byte{one, two, three, {RestoreCheck}, {RestoreCommit}} {
-			r.seq++
-			r.apply(&Command{Kind: KindRestore, Session: restoringSession, Generation: 1, Seq: r.seq, Body: body})
+		for _, b := range [][]byte{one, two, three, {RestoreCheck}, {RestoreCommit}} {
+			if len(b) > 0 {
+				r.step(b[0], b[1:])
+			}
 		}
 		if err := s.Check(); err != nil {
 			t.Fatal(err)

@@ -12,16 +12,16 @@ const anyVersion = -1
 // request applies a client's request that is not closeSession. The order of the tests in everything
 // below it is the precedence of the errors (docs/protocol/wire.md section 8.2): the first that
 // fails is the answer.
-func (s *Store) request(c *Command, r *Result) wire.Code {
-	switch c.Op {
+func (s *Store) request(c *Command, q *Request, r *Result) wire.Code {
+	switch q.Op {
 	case wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer, wire.OpCreateTTL, wire.OpDelete,
 		wire.OpSetData, wire.OpSetACL, wire.OpSync, wire.OpMulti:
 	case wire.OpReconfig:
-		return s.reconfig(c, r)
+		return s.reconfig(c, q.Body, r)
 	default:
 		return wire.CodeUnimplemented
 	}
-	record, err := wire.DecodeBody(c.Op, c.Body)
+	record, err := wire.DecodeBody(q.Op, q.Body)
 	if err != nil {
 		return wire.CodeMarshallingError
 	}
@@ -32,7 +32,7 @@ func (s *Store) request(c *Command, r *Result) wire.Code {
 	case *wire.MultiRequest:
 		return s.multiRequest(req.Ops, r)
 	}
-	return s.op(c.Op, record, &r.Path, &r.Stat)
+	return s.op(q.Op, record, &r.Path, &r.Stat)
 }
 
 // op applies a request, or a part of a multi, that is about one node. It sets path and stat to what

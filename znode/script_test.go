@@ -129,9 +129,9 @@ func (sc *script) run(block []string) {
 		sc.attach(a)
 	case "expire":
 		id := sc.sessionID(a.word(1))
-		sc.result(sc.apply(Command{Kind: KindExpire, Session: id, Generation: uint64(a.num("gen", int64(sc.generation(id))))})[0])
+		sc.result(sc.apply(Command{Session: id, Generation: uint64(a.num("gen", int64(sc.generation(id)))), Body: &Expire{}})[0])
 	case "members":
-		sc.result(sc.apply(Command{Kind: KindMembers, Body: []byte(a.word(1))})[0])
+		sc.result(sc.apply(Command{Body: &SetMembers{Text: a.word(1)}})[0])
 	case "set":
 		sc.set(a)
 	case "get", "exists", "children", "acl", "below", "ephemerals", "session", "counts":
@@ -152,9 +152,9 @@ func (sc *script) open(a *args) {
 	id := sc.sessionID(a.word(1))
 	before := sc.conns[id]
 	cmd := sc.driver.open(id)
-	cmd.Password = []byte(a.text("password", string(cmd.Password)))
-	cmd.TimeoutMs = int32(a.num("timeout", 4000))
-	cmd.Addr = a.text("addr", cmd.Addr)
+	cmd.by().Password = []byte(a.text("password", string(cmd.by().Password)))
+	cmd.by().TimeoutMs = int32(a.num("timeout", 4000))
+	cmd.by().Addr = a.text("addr", cmd.by().Addr)
 	r := sc.apply(cmd)[0]
 	if before != nil && r.Status != Done {
 		sc.conns[id] = before
@@ -169,9 +169,10 @@ func (sc *script) attach(a *args) {
 		c = &conn{generation: 1}
 	}
 	r := sc.apply(Command{
-		Kind: KindAttach, Session: id, Generation: uint64(a.num("gen", int64(c.generation))),
-		Password: []byte(a.text("password", string(c.password))), TimeoutMs: int32(a.num("timeout", 4000)),
-		Addr: a.text("addr", "10.0.0.2"), Seq: 1<<63 | 7,
+		Session:    id,
+		Generation: uint64(a.num("gen", int64(c.generation))),
+		Seq:        1<<63 | 7,
+		Body:       &Attach{Connection: Connection{TimeoutMs: int32(a.num("timeout", 4000)), Password: []byte(a.text("password", string(c.password))), Addr: a.text("addr", "10.0.0.2")}},
 	})[0]
 	if r.Status == Done {
 		c.generation, c.seq = r.Generation, 0
@@ -212,11 +213,11 @@ func (sc *script) requestOf(a *args, sub []string) Command {
 	// A line says all that the connection has shown. The state keeps what an earlier line said,
 	// unless something replaces it.
 	conn := sc.conns[id]
-	cmd.Identities = a.ids()
-	if len(cmd.Identities) == 0 && conn.shown {
-		cmd.Identities = []Identity{{"nobody", ""}}
+	cmd.req().Identities = a.ids()
+	if len(cmd.req().Identities) == 0 && conn.shown {
+		cmd.req().Identities = []Identity{{"nobody", ""}}
 	}
-	conn.shown = len(cmd.Identities) > 0
+	conn.shown = len(cmd.req().Identities) > 0
 	if _, explicit := a.named["seq"]; explicit {
 		sc.conns[id].seq-- // the next one without it goes on where this one would have been
 	}
@@ -224,10 +225,10 @@ func (sc *script) requestOf(a *args, sub []string) Command {
 	cmd.Generation = uint64(a.num("gen", int64(cmd.Generation)))
 	if v, ok := a.named["cut"]; ok { // all but so many bytes of the body
 		n, _ := strconv.Atoi(v)
-		cmd.Body = cmd.Body[:len(cmd.Body)-n]
+		cmd.req().Body = cmd.req().Body[:len(cmd.req().Body)-n]
 	}
 	if v, ok := a.named["body"]; ok {
-		cmd.Body, _ = hex.DecodeString(v)
+		cmd.req().Body, _ = hex.DecodeString(v)
 	}
 	return cmd
 }

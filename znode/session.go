@@ -200,8 +200,8 @@ func (g *generations) replace(n *generations) {
 }
 
 // createSession opens a session.
-func (s *Store) createSession(c *Command, r *Result) {
-	if i, ok := s.sessionSlots[c.Session]; ok {
+func (s *Store) createSession(id wire.SessionID, c *Connection, r *Result) {
+	if i, ok := s.sessionSlots[id]; ok {
 		row := s.sessions.row(i)
 		if !samePassword(row.password, c.Password) {
 			r.Status = BadPassword
@@ -210,12 +210,12 @@ func (s *Store) createSession(c *Command, r *Result) {
 		r.Status, r.Generation = Duplicate, row.generation
 		return
 	}
-	if !mayBeSession(c.Session) {
+	if !mayBeSession(id) {
 		r.Status = BadPassword
 		return
 	}
 	s.addSession(session{
-		id: c.Session, generation: s.generations.first(), timeoutMs: c.TimeoutMs, addr: c.Addr, password: string(c.Password),
+		id: id, generation: s.generations.first(), timeoutMs: c.TimeoutMs, addr: c.Addr, password: string(c.Password),
 	})
 	r.Generation = s.generations.first()
 	s.tx.changed = true
@@ -225,14 +225,14 @@ func (s *Store) createSession(c *Command, r *Result) {
 func samePassword(a string, b []byte) bool { return subtle.ConstantTimeCompare([]byte(a), b) == 1 }
 
 // attachSession gives a session a new connection.
-func (s *Store) attachSession(c *Command, r *Result) {
+func (s *Store) attachSession(c *Command, by *Connection, r *Result) {
 	i, ok := s.sessionSlots[c.Session]
 	if !ok {
 		r.Status = NoSession
 		return
 	}
 	row := s.sessions.row(i)
-	if !samePassword(row.password, c.Password) {
+	if !samePassword(row.password, by.Password) {
 		r.Status = BadPassword
 		return
 	}
@@ -245,9 +245,9 @@ func (s *Store) attachSession(c *Command, r *Result) {
 	row.generation++
 	s.generations.give(row.generation)
 	row.lastSeq = 0
-	row.timeoutMs = c.TimeoutMs
+	row.timeoutMs = by.TimeoutMs
 	s.leaveAddr(row.addr)
-	row.addr = c.Addr
+	row.addr = by.Addr
 	s.sessionsAt[row.addr]++
 	row.identities = nil
 	r.Generation = row.generation

@@ -44,7 +44,7 @@ func smallState(t testing.TB) *Store {
 	d.must(0x0100000000000001, wire.OpCreateTTL, wire.CreateTTLRequest{Path: "/t", ACL: wire.OpenACL, Mode: wire.ModePersistentTTL, TTL: 5000})
 	d.must(0x0100000000000001, wire.OpSetData, wire.SetDataRequest{Path: "/a", Data: []byte("longer"), Version: 0})
 	d.must(0x0100000000000001, wire.OpDelete, wire.DeleteRequest{Path: "/a/e", Version: -1})
-	d.s.nameCluster(AppendCluster(nil, 0xc1))
+	d.s.nameCluster(0xc1)
 	return d.s
 }
 
@@ -318,9 +318,9 @@ func TestReplay(t *testing.T) {
 func TestSnapshotWhileApplying(t *testing.T) {
 	o := newOracle(t, 7)
 	for i := range 3000 { // enough for several pages
-		o.apply1(Command{Kind: KindCreateSession, Session: 1000 + wire.SessionID(i), Password: []byte("p"), Addr: "10.0.0.1"})
-		o.apply1(Command{Kind: KindRequest, Session: 1000 + wire.SessionID(i), Generation: 1, Seq: 1, Op: wire.OpCreate,
-			Body: create(fmt.Sprintf("/a%d", i), "x", wire.CreateMode(i%2)).Append(nil)})
+		o.apply1(Command{Session: 1000 + wire.SessionID(i), Body: &CreateSession{Connection: Connection{Password: []byte("p"), Addr: "10.0.0.1"}}})
+		o.apply1(Command{Session: 1000 + wire.SessionID(i), Generation: 1, Seq: 1,
+			Body: &Request{Op: wire.OpCreate, Body: create(fmt.Sprintf("/a%d", i), "x", wire.CreateMode(i%2)).Append(nil)}})
 	}
 	var wg sync.WaitGroup
 	for range 30 {
@@ -349,12 +349,12 @@ func TestSnapshotWhileApplying(t *testing.T) {
 			info, ok := o.s.Session(id)
 			switch {
 			case !ok:
-				o.apply1(Command{Kind: KindCreateSession, Session: id, Password: []byte("p"), Addr: "10.0.0.1"})
+				o.apply1(Command{Session: id, Body: &CreateSession{Connection: Connection{Password: []byte("p"), Addr: "10.0.0.1"}}})
 			case i%10 == 0:
-				o.apply1(Command{Kind: KindExpire, Session: id, Generation: 1})
+				o.apply1(Command{Session: id, Generation: 1, Body: &Expire{}})
 			default:
 				op, rec := o.op(false)
-				o.apply1(Command{Kind: KindRequest, Session: id, Generation: 1, Seq: info.LastSeq + 1, Op: op, Body: rec.Append(nil)})
+				o.apply1(Command{Session: id, Generation: 1, Seq: info.LastSeq + 1, Body: &Request{Op: op, Body: rec.Append(nil)}})
 			}
 		}
 	}
@@ -413,7 +413,7 @@ func TestCopyOnWrite(t *testing.T) {
 	page := func() any { return s.nodes.pages[i/pageRows] }
 	write := func() {
 		members := fmt.Appendf(nil, "server.1=host%d:1:2", s.Zxid())
-		s.Apply(9, &Entry{Commands: []Command{{Kind: KindMembers, Body: members}}}, nil)
+		s.Apply(9, &Entry{Commands: []Command{{Body: &SetMembers{Text: string(members)}}}}, nil)
 	}
 	first := page()
 	write()
@@ -471,7 +471,7 @@ func FuzzRestore(f *testing.F) {
 		}
 		if s.Zxid() < math.MaxInt64/2 && s.timeMs < math.MaxInt64/2 {
 			for info := range s.Sessions() {
-				s.Apply(0, &Entry{Commands: []Command{{Kind: KindExpire, Session: info.ID, Generation: info.Generation}}}, nil)
+				s.Apply(0, &Entry{Commands: []Command{{Session: info.ID, Generation: info.Generation, Body: &Expire{}}}}, nil)
 			}
 			if err := s.Check(); err != nil {
 				t.Fatal(err)

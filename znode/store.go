@@ -164,51 +164,53 @@ func (s *Store) begin(term uint64, flags Flags, c *Command) {
 
 // dispatch applies c.
 func (s *Store) dispatch(c *Command, r *Result) {
-	switch c.Kind {
-	case KindRequest:
-		s.applyRequest(c, r)
-	case KindCreateSession:
-		s.createSession(c, r)
-	case KindAttach:
-		s.attachSession(c, r)
-	case KindExpire:
+	switch b := c.Body.(type) {
+	case *Request:
+		s.applyRequest(c, b, r)
+	case *CreateSession:
+		s.createSession(c.Session, &b.Connection, r)
+	case *Attach:
+		s.attachSession(c, &b.Connection, r)
+	case *Expire:
 		s.expireSession(c, r)
-	case KindReap:
-		s.reap(c, r)
-	case KindCluster:
-		s.nameCluster(c.Body)
-	case KindMembers:
-		s.setMembers(c, r)
-	case KindReconfig:
+	case *Reap:
+		s.reap(b, r)
+	case *NameCluster:
+		s.nameCluster(b.ID)
+	case *SetMembers:
+		s.setMembers(b.Text)
+	case *ChangeMembers:
+		s.changeMembers(c, b.Text, r)
+	case *Reconfigure:
 		s.tx.ids = append(s.tx.ids, Identity{Scheme: schemeSuper}) // a member may do everything
-		r.Code = s.reconfig(c, r)
-	case KindReconfigured:
-		s.reconfigured(c, r)
-	case KindRestore:
-		s.restoreStep(c, r)
-	case KindSync:
+		r.Code = s.reconfig(c, b.Request, r)
+	case *Reconfigured:
+		s.reconfigured(c, b.Code, r)
+	case *RestoreStep:
+		s.restoreStep(c, b, r)
+	case *Sync:
 		// Its place in the log is all that there is to it.
 	}
 }
 
 // applyRequest applies a client's request if it is the next one of its session's current
 // connection.
-func (s *Store) applyRequest(c *Command, r *Result) {
+func (s *Store) applyRequest(c *Command, q *Request, r *Result) {
 	i, ok := s.nextOf(c, r)
 	if !ok {
 		return
 	}
 	row := s.sessions.mut(i)
-	if len(c.Identities) > 0 {
-		row.identities = c.Identities
+	if len(q.Identities) > 0 {
+		row.identities = q.Identities
 	}
-	if c.Op == wire.OpCloseSession {
+	if q.Op == wire.OpCloseSession {
 		s.closeSession(i)
 		r.Generation = 0
 		return
 	}
 	s.tx.ids = append(append(s.tx.ids, Identity{Scheme: schemeIP, ID: row.addr}), row.identities...)
-	r.Code = s.request(c, r)
+	r.Code = s.request(c, q, r)
 }
 
 // nextOf returns the session of a command that is the next one of its current connection, and

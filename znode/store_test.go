@@ -266,11 +266,11 @@ func TestAllowed(t *testing.T) {
 // that belong to it.
 func TestApplyCallsEach(t *testing.T) {
 	s := New()
-	s.Apply(1, &Entry{Commands: []Command{{Kind: KindCreateSession, Session: 1}}}, nil)
+	s.Apply(1, &Entry{Commands: []Command{{Session: 1, Body: &CreateSession{}}}}, nil)
 	e := &Entry{}
 	for i := range 5 {
-		e.Commands = append(e.Commands, Command{Kind: KindRequest, Session: 1, Generation: 1, Seq: uint64(i + 1), Op: wire.OpCreate,
-			Body: create(fmt.Sprintf("/n%d", i), "", 0).Append(nil)})
+		e.Commands = append(e.Commands, Command{Session: 1, Generation: 1, Seq: uint64(i + 1),
+			Body: &Request{Op: wire.OpCreate, Body: create(fmt.Sprintf("/n%d", i), "", 0).Append(nil)}})
 	}
 	calls := 0
 	s.Apply(1, e, func(c *Command, r *Result) {
@@ -302,8 +302,8 @@ func TestIDsThatComeBack(t *testing.T) {
 		used[r.Generation] = true
 	}
 	attach := func(id wire.SessionID, generation uint64) Command {
-		return Command{Kind: KindAttach, Session: id, Generation: generation, Seq: 1 << 63, TimeoutMs: 4000,
-			Password: fmt.Appendf(nil, "%016x", uint64(id)), Addr: "10.0.0.1"}
+		return Command{Session: id, Generation: generation, Seq: 1 << 63,
+			Body: &Attach{Connection: Connection{TimeoutMs: 4000, Password: fmt.Appendf(nil, "%016x", uint64(id)), Addr: "10.0.0.1"}}}
 	}
 	for round := range 5 {
 		r := d.apply(d.open(id))[0]
@@ -315,7 +315,7 @@ func TestIDsThatComeBack(t *testing.T) {
 		d.conns[id].generation = r.Generation
 		late := d.request(id, wire.OpCreate, create(fmt.Sprint("/late", round), "", 0))
 		if round%2 == 0 {
-			d.apply(Command{Kind: KindExpire, Session: id, Generation: r.Generation})
+			d.apply(Command{Session: id, Generation: r.Generation, Body: &Expire{}})
 		} else {
 			d.conns[id].seq--
 			d.apply(d.request(id, wire.OpCloseSession, wire.Empty{}))
@@ -326,7 +326,7 @@ func TestIDsThatComeBack(t *testing.T) {
 		if got := d.apply(late)[0]; got.Status != Moved {
 			t.Fatalf("a request of the session before: %v", got.Status)
 		}
-		d.apply(Command{Kind: KindExpire, Session: id, Generation: next.Generation})
+		d.apply(Command{Session: id, Generation: next.Generation, Body: &Expire{}})
 	}
 	// A restore ends all sessions.
 	r := d.apply(d.open(other))[0]
@@ -347,7 +347,7 @@ func TestSlotsAreUsedAgain(t *testing.T) {
 		id := wire.SessionID(round + 1)
 		d.apply(d.open(id), d.request(id, wire.OpCreate, create("/e", "", wire.ModeEphemeral)),
 			d.request(id, wire.OpCreate, create("/p", "", 0)), d.request(id, wire.OpDelete, wire.DeleteRequest{Path: "/p", Version: -1}),
-			Command{Kind: KindExpire, Session: id, Generation: d.conns[id].generation})
+			Command{Session: id, Generation: d.conns[id].generation, Body: &Expire{}})
 	}
 	if len(d.s.nodes.pages) != 1 || len(d.s.sessions.pages) != 1 {
 		t.Errorf("%d pages of nodes, %d of sessions", len(d.s.nodes.pages), len(d.s.sessions.pages))
@@ -357,13 +357,13 @@ func TestSlotsAreUsedAgain(t *testing.T) {
 // TestBuffersAreDropped: a rare large command does not make the Store keep large buffers.
 func TestBuffersAreDropped(t *testing.T) {
 	s := New()
-	cmds := []Command{{Kind: KindCreateSession, Session: 1}}
+	cmds := []Command{{Session: 1, Body: &CreateSession{}}}
 	for i := range 5000 {
-		cmds = append(cmds, Command{Kind: KindRequest, Session: 1, Generation: 1, Seq: uint64(i + 1), Op: wire.OpCreate,
-			Body: create(fmt.Sprintf("/e%d", i), "", wire.ModeEphemeral).Append(nil)})
+		cmds = append(cmds, Command{Session: 1, Generation: 1, Seq: uint64(i + 1),
+			Body: &Request{Op: wire.OpCreate, Body: create(fmt.Sprintf("/e%d", i), "", wire.ModeEphemeral).Append(nil)}})
 	}
 	events := 0
-	cmds = append(cmds, Command{Kind: KindExpire, Session: 1, Generation: 1}, Command{Kind: KindSync})
+	cmds = append(cmds, Command{Session: 1, Generation: 1, Body: &Expire{}}, Command{Body: &Sync{}})
 	s.Apply(1, &Entry{Commands: cmds}, func(_ *Command, r *Result) { events = max(events, len(r.Events)) })
 	if events != 10000 || cap(s.tx.events) > 1024 {
 		t.Errorf("%d events, a buffer for %d is kept", events, cap(s.tx.events))

@@ -38,7 +38,7 @@ type worstStore struct {
 
 func newWorstStore(tb testing.TB) *worstStore {
 	w := &worstStore{tb: tb, s: New()}
-	w.s.Apply(1, &Entry{Commands: []Command{{Kind: KindCreateSession, Session: 1, Addr: "10.0.0.1"}}}, nil)
+	w.s.Apply(1, &Entry{Commands: []Command{{Session: 1, Body: &CreateSession{Connection: Connection{Addr: "10.0.0.1"}}}}}, nil)
 	return w
 }
 
@@ -198,7 +198,7 @@ func worstCases() []worstCase {
 				return wire.OpCloseSession, wire.Empty{}
 			},
 			again: func(w *worstStore) {
-				w.s.Apply(1, &Entry{Commands: []Command{{Kind: KindCreateSession, Session: 1, Addr: "10.0.0.1"}}}, nil)
+				w.s.Apply(1, &Entry{Commands: []Command{{Session: 1, Body: &CreateSession{Connection: Connection{Addr: "10.0.0.1"}}}}}, nil)
 				w.seq = 0
 				w.populate(short[:15_000], wire.ModeEphemeral)
 			}},
@@ -207,7 +207,7 @@ func worstCases() []worstCase {
 
 // costOf is the cost of a command as the member that takes it estimates it.
 func costOf(tb testing.TB, c Command) Cost {
-	record, err := wire.DecodeBody(c.Op, c.Body)
+	record, err := wire.DecodeBody(c.req().Op, c.req().Body)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -224,7 +224,7 @@ func BenchmarkWorst(b *testing.B) {
 			w := newWorstStore(b)
 			op, body := c.prepare(b, w)
 			cmd := w.command(op, body)
-			if size, cost := len(cmd.Body), costOf(b, cmd).Nanoseconds; size > frameBytes || cost > costMax {
+			if size, cost := len(cmd.req().Body), costOf(b, cmd).Nanoseconds; size > frameBytes || cost > costMax {
 				b.Fatalf("the request has %d bytes and costs %d ns: no member lets it pass", size, cost)
 			}
 			var took, used time.Duration
@@ -245,7 +245,7 @@ func BenchmarkWorst(b *testing.B) {
 			}
 			b.ReportMetric(float64(took.Microseconds())/1000/float64(b.N), "ms/apply")
 			b.ReportMetric(float64(used.Microseconds())/1000/float64(b.N), "ms-cpu/apply")
-			b.ReportMetric(float64(len(cmd.Body)), "bytes")
+			b.ReportMetric(float64(len(cmd.req().Body)), "bytes")
 		})
 	}
 }

@@ -17,14 +17,15 @@ const imports = `
 	zkdata:                wire znode github.com/klauspost/compress/snappy
 
 	quorum/codec:
-	quorum/peer:           znode quorum/codec internal/mutant internal/loglimit internal/clock
-	                       github.com/hashicorp/raft
+	# The port between members knows no raft.
+	quorum/peer:           znode quorum/codec internal/mutant internal/loglimit
+	quorum/raftnet:        znode quorum/codec quorum/peer internal/mutant internal/clock github.com/hashicorp/raft
 	quorum/wal:            quorum/codec internal/mutant github.com/hashicorp/raft golang.org/x/sys/unix
 	quorum/store:          quorum/wal internal/mutant github.com/hashicorp/raft golang.org/x/sys/unix
 	                       github.com/hashicorp/go-hclog
 	                       github.com/hashicorp/raft-boltdb/v2
 	                       go.etcd.io/bbolt go.etcd.io/bbolt/errors
-	quorum:                wire znode quorum/codec quorum/peer quorum/store internal/mutant internal/loglimit internal/histogram
+	quorum:                wire znode quorum/codec quorum/peer quorum/raftnet quorum/store internal/mutant internal/loglimit internal/histogram
 	                       internal/clock
 	                       github.com/hashicorp/raft
 	                       github.com/hashicorp/go-hclog
@@ -41,7 +42,7 @@ const imports = `
 	                       golang.org/x/sync/semaphore
 
 	server/secure/pemfile:
-	server/secure:         server/secure/pemfile quorum/peer internal/loglimit github.com/pavlo-v-chernykh/keystore-go/v4 software.sslmate.com/src/go-pkcs12
+	server/secure:         server/secure/pemfile quorum/peer internal/connlimit internal/loglimit github.com/pavlo-v-chernykh/keystore-go/v4 software.sslmate.com/src/go-pkcs12
 	server/secure/certs:   server/secure/pemfile
 	server/zoocfg:         wire znode quorum quorum/peer quorum/store session session/admission session/sasl server/secure internal/clock
 	server/datadir:        quorum/store server/zoocfg
@@ -164,7 +165,8 @@ const testImports = `
 	jepsen/flaws:          wire jepsen internal/zkconn
 	jepsen/workload:       internal/simnet internal/simdisk server quorum quorum/peer quorum/store
 	internal/simdisk:      internal/simnet github.com/hashicorp/go-hclog
-	quorum/peer:           internal/simnet internal/rafttest
+	quorum/peer:           internal/simnet
+	quorum/raftnet:        internal/rafttest
 	quorum/wal:            internal/simdisk internal/rafttest
 	quorum/store:          internal/simdisk internal/rafttest
 	quorum:                quorum/wal internal/simnet internal/simdisk internal/rafttest internal/freeport
@@ -173,7 +175,7 @@ const testImports = `
 	server:                zkdata session/sasl internal/cputime internal/simnet internal/simdisk internal/freeport internal/testcert github.com/hashicorp/raft
 	server/ops/console:    session server/zoocfg
 	cmd/lockkeeper:        wire zkdata session/sasl internal/freeport internal/testcert
-	server/simtest:        internal/simnet internal/simdisk internal/mutant internal/clock server server/ops/admin quorum quorum/peer quorum/store znode wire
+	server/simtest:        internal/simnet internal/simdisk internal/mutant internal/clock server server/ops/admin quorum quorum/peer quorum/raftnet quorum/store znode wire
 	                       recipes jepsen jepsen/workload github.com/go-zookeeper/zk github.com/hashicorp/raft
 `
 

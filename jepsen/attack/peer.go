@@ -17,7 +17,7 @@ import (
 const (
 	prefaceMagic = "LKPR"
 	// An attacker tries the versions of the protocol one after the other.
-	firstVersion, lastVersion = 8, 32
+	firstVersion, lastVersion = 1, 32
 
 	streamRaft     = 'R'
 	streamForward  = 'F'

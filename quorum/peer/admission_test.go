@@ -10,7 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"lockkeeper/internal/rafttest"
 	"lockkeeper/internal/simnet"
 )
 
@@ -96,7 +95,7 @@ func TestTheLongestSilentGivesWay(t *testing.T) {
 // A number that is in no roster is only listened to by a member that follows nobody.
 func TestUnknownMembersAreNotHeardBesideALeader(t *testing.T) {
 	members := []Member{{ID: 1}, {ID: 2, Addr: "10.0.0.2:2888"}}
-	local := &fakeLocal{leader: rafttest.ServerID(2), servers: rafttest.Servers("12")}
+	local := &fakeLocal{leader: 2, servers: []Server{{1, 1, true}, {2, 2, true}}}
 	p := &Port{cfg: Config{ID: 1, Disk: 1, Members: members}, local: local, roster: NewRoster(members, false, local), origins: newOrigins(nil)}
 	p.roster.SetCluster(pairCluster)
 	of := func(kind StreamKind) preface {
@@ -106,7 +105,7 @@ func TestUnknownMembersAreNotHeardBesideALeader(t *testing.T) {
 	if why := p.notMember(of(StreamRaft), ip); why == "" {
 		t.Error("an unknown member is heard beside the leader")
 	}
-	local.leader = ""
+	local.leader = 0
 	if why := p.notMember(of(StreamRaft), ip); why != "" {
 		t.Errorf("without a leader: %s", why)
 	}

@@ -1,48 +1,42 @@
-// Package peer is the port between members: it finds out which member a connection belongs to,
-// carries the streams between members, and is the transport of the raft library, with the proof of
-// leadership that leases rely on.
+// Package peer is the port between members: it listens and dials, finds out which member a
+// connection belongs to, bounds connections and frames, and carries the streams between members.
+// It knows no raft, and nothing of a stream behind its kind.
 //
-// It knows nothing of the replica: what it needs to know of this member's raft node and log comes
-// through Local, and what other members send goes to Handlers. It never changes the log, decides on
-// no membership, and holds no state of the cluster but the addresses in the Roster. Begin with Port
-// (port.go) and follow a stream:
+//	            Port.Start(Handlers)                       Port.Dial, DialDisk, Hello
+//	                    |                                              |
+//	accept         bounds (admission.go)                 reach    addresses (roster.go)
+//	                    |                                              |
+//	Port.serve     welcome: TLS (tls.go)                 introduce: TLS, preface, proof
+//	                    |    preface (preface.go)                      |
+//	                    |    proof of the secret (proof.go)  awaitVerdict (verdict.go)
+//	                    |                                              |
+//	               notMember: cluster, disk, member,     Stream: frames (frame.go)
+//	                    |     address (admission.go)
+//	               sendVerdict
+//	                    |
+//	    +-- 'H'    serveHello: the state of this member (hello.go)
+//	    +-- else   Handlers.Streams by kind: 'R' raftnet.Transport, the others package quorum
 //
-//	accept       bounds (admission.go)
-//	    |
-//	Port.serve   Port.welcome: TLS (tls.go), preface (preface.go), proof of the secret (proof.go)
-//	    |        address (admission.go)
-//	    |
-//	    +-- 'H'  serveHello answers with the state of this member (hello.go)
-//	    +-- 'R'  network.serve decodes requests of raft (frame.go, rpc.go), requestChecker
-//	    |        refuses those that no member sends (check.go), Transport.hand gives them to
-//	    |        the library, but for votes (votes.go) and old snapshots (snapshot.go)
-//	    +-- else Handlers.Streams
+// # Who calls it
 //
-//	raft library -> Transport (transport.go) -> pipeline, network -> Port.Dial -> another member
+// Package quorum opens the port (Listen) and the Roster, raftnet and quorum dial, from any
+// goroutine. Start hands over what serves the streams; each Handler runs in the goroutine of its
+// stream. The port asks the member two things, through Local: the disks that count, and the leader.
+// It never changes the log and decides on no membership. Close ends everything.
 //
 // # What others may send
 //
-// The library believes its peers. So a connection is checked four times: how many there are
-// (admission), whether its sender can prove to be a member (Auth, if the cluster has a secret or
-// certificates), where it comes from (origins), and for each request, whether a member could have
-// sent it (requestChecker). What is refused ends its stream with ErrRefused.
+// A connection is checked three times: the number of them (admission), whether its sender can prove
+// to be a member (Auth, if the cluster has a secret or certificates), and its address (origins).
+// The handler of its kind checks the content; an ErrRefused ends the stream, is counted and logged.
 //
 // # Goroutines
 //
-//	name          owner      waits for                          ends
-//	acceptLoop    Port       peer connections                   Close
-//	serve         Port       the frames of one peer stream; on  with the stream, Close
-//	                         a raft stream the library's answer
-//	secretLoop    Port, if   the next look whether the secret   Close
-//	              there is a has changed
-//	              secret
-//	commitLoop    Transport  a commit index to send, per        with the term, Close
-//	                         follower
-//	readLoop      pipeline   answers to appended entries; its   with the pipeline
-//	                         own disk, to pass them on
-//
-// A snapshot that arrives is decoded on the side by a goroutine that ends with its request
-// (snapshotChecker).
+//	name          owner   waits for                                ends
+//	acceptLoop    Port    peer connections                         Close
+//	serve         Port    the frames of one stream                 with the stream, Close
+//	secretLoop    Port    the next look whether the secret has     Close
+//	                      changed, if there is one
 //
 // # Locks
 //

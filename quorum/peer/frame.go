@@ -16,15 +16,14 @@ const (
 	// MaxFrame bounds a frame of the forward stream.
 	MaxFrame = 64 << 20
 	// DefaultFrameBytes is enough for the largest request of raft and a frame of the forward stream
-	// at the same time.
-	DefaultFrameBytes = maxRequestBytes + MaxFrame
+	// at the same time (raftnet).
+	DefaultFrameBytes = 384 << 20
 	// frameStep is what is allocated for a frame before more of it has arrived.
 	frameStep = 64 << 10
 	// framePiece is the most that is allocated at once.
 	framePiece = 1 << 20
-	// frameTime is how long a frame that has begun may take. A member gives up on a frame after
-	// rpcTimeout at most.
-	frameTime = 2 * rpcTimeout
+	// frameTime is how long a frame that has begun may take. Its sender gives up on it earlier.
+	frameTime = 10 * time.Second
 )
 
 // errFrameMemory says that too many large frames arrive at the same time.

@@ -137,16 +137,11 @@ func (h *Hello) code(c *codec.Codec) {
 	c.Text(&h.NotReady)
 }
 
-func (p *Port) serveHello(asked Identity, c net.Conn) {
-	h := p.handlers.Hello(asked)
+func (p *Port) serveHello(asked Identity, c net.Conn, handlers Handlers) {
+	h := handlers.Hello(asked)
 	h.Member, h.Listed = p.roster.isPeer(asked.Member, asked.Disk), Sum(p.cfg.Members)
 	h.Disk, h.Cluster = p.cfg.Disk, p.roster.Cluster()
-	if known := DisksOf(p.local.Servers(), asked.Member); len(known) > 0 {
-		h.Counted = DiskOf(known[0].ID)
-		if counts(known, ServerID(asked.Member, asked.Disk)) {
-			h.Counted = asked.Disk
-		}
-	}
+	h.Counted = countedDisk(p.local.Servers(), asked.Member, asked.Disk)
 	_ = c.SetWriteDeadline(time.Now().Add(PrefaceTimeout))
 	e := codec.Encode(nil)
 	h.code(&e)

@@ -1,54 +1,13 @@
 package peer
 
-import (
-	"bufio"
-	"net"
-
-	"github.com/hashicorp/raft"
-)
-
-// fakeLocal is what a test says of this member. Fields that are not set are zero.
+// fakeLocal is what a test says of this member.
 type fakeLocal struct {
-	term, last, applied uint64
-	leader              raft.ServerID
-	servers             []raft.Server
-	terms               []uint64 // of the entries, by index; 0: there is none
-	durable             func(index uint64, stop <-chan struct{}) error
+	servers []Server
+	leader  MemberID // its disk has the same number; 0: none is known
 }
 
-func (l *fakeLocal) Term() uint64           { return l.term }
-func (l *fakeLocal) Leader() raft.ServerID  { return l.leader }
-func (l *fakeLocal) Servers() []raft.Server { return l.servers }
-func (l *fakeLocal) LastIndex() uint64      { return l.last }
-func (l *fakeLocal) AppliedIndex() uint64   { return l.applied }
+func (l fakeLocal) Servers() []Server { return l.servers }
 
-func (l *fakeLocal) Heard(*raft.AppendEntriesRequest) {}
-func (l *fakeLocal) SnapshotTaken(error)              {}
-func (l *fakeLocal) SnapshotSent(MemberID, error)     {}
-
-func (l *fakeLocal) PrevTerm(_, term uint64) uint64 { return term }
-
-func (l *fakeLocal) EntryTerm(index uint64) (term uint64, ok bool) {
-	if index < uint64(len(l.terms)) {
-		term = l.terms[index]
-	}
-	return term, term != 0
+func (l fakeLocal) Leader() (Server, bool) {
+	return Server{Member: l.leader, Disk: DiskID(l.leader), Voter: true}, l.leader != 0
 }
-
-func (l *fakeLocal) AwaitDurable(index uint64, stop <-chan struct{}) error {
-	if l.durable == nil {
-		return nil
-	}
-	return l.durable(index, stop)
-}
-
-// streamOf is a stream over a connection that no port owns.
-func streamOf(c net.Conn) *Stream { return newStream(&Port{}, c, c, 4096) }
-
-// readRPC reads a frame of a raft stream.
-func readRPC(r *bufio.Reader, limit int) (rpcKind, []byte, error) {
-	return (&Stream{frames: frameReader{Reader: r}}).readRPC(limit)
-}
-
-// rpcHeadLen is the length and the kind of a frame of a raft stream.
-const rpcHeadLen = 5

@@ -2,21 +2,20 @@ package peer
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
-	"github.com/hashicorp/raft"
-
-	"lockkeeper/internal/clock"
 	"lockkeeper/internal/loglimit"
 	"lockkeeper/internal/mutant"
 )
@@ -67,12 +66,6 @@ type Config struct {
 	Version uint8
 	// Auth says how members prove to each other who they are.
 	Auth Auth
-	// Clock is what the proof of leadership counts by; nil means Go's monotonic clock.
-	Clock *clock.Clock
-	// Observe is called with each request of raft that arrives and is to be answered. The function
-	// that it returns is called with the answer before that is sent. It is for simulations; nil:
-	// nothing is called.
-	Observe func(request any) (answered func(answer any))
 }
 
 func (c *Config) setDefaults() {
@@ -111,14 +104,14 @@ func (c *Config) setDefaults() {
 // Handlers serve what other members send, in the goroutine of the stream, which is closed when they
 // return.
 type Handlers struct {
-	// Join makes a cluster this member's, on its disk, before the first request of raft is served.
+	// Join makes a cluster this member's, on its disk, before the first stream of it is served.
 	Join func(cluster ClusterID) error
 	// Hello returns the state of this member for the one that asks; the port fills in Member, Disk,
 	// Counted, Cluster and Listed.
 	Hello func(asked Identity) Hello
-	// Streams serve the streams of the other kinds, raft's excepted. An error that is ErrRefused
-	// is counted, and logged with the address of the sender.
-	Streams map[StreamKind]func(from MemberID, s *Stream) error
+	// Streams serve the streams of the other kinds. An error that is ErrRefused is counted, and
+	// logged with the address of the sender.
+	Streams map[StreamKind]func(from Identity, s *Stream) error
 }
 
 // Stats counts what happens at a peer port.
@@ -148,9 +141,7 @@ type Port struct {
 
 	versions versions
 	contacts *contacts
-
-	handlers Handlers
-	raft     func(from raft.ServerID, s *Stream) error // serves raft streams
+	conns    openConns
 
 	crowded  atomic.Int64
 	rejected atomic.Int64
@@ -164,10 +155,9 @@ type Port struct {
 	mu       sync.Mutex
 	closed   bool
 	listener net.Listener
-	conns    map[net.Conn]secret // each with the secret that it was proved with; nil if with none
 }
 
-// Listen opens the peer port of a member. Nothing is accepted before Start.
+// Listen opens the peer port of a member. It can dial; nothing is accepted before Start.
 func Listen(cfg Config, roster *Roster, local Local) (*Port, error) {
 	cfg.setDefaults()
 	l, err := cfg.Listen("tcp", cfg.ListenAddr)
@@ -186,15 +176,13 @@ func Listen(cfg Config, roster *Roster, local Local) (*Port, error) {
 		contacts:  newContacts(cfg.Logger),
 		versions:  versions{heard: map[MemberID]uint8{}},
 		done:      make(chan struct{}),
-		conns:     map[net.Conn]secret{},
+		conns:     openConns{proved: map[net.Conn]secret{}},
 	}, nil
 }
 
-// Start begins to accept connections.
+// Start begins to accept connections, which h serves.
 func (p *Port) Start(h Handlers) {
-	p.handlers = h
-	p.wg.Add(1)
-	go p.acceptLoop(p.listener)
+	p.wg.Go(func() { p.acceptLoop(h) })
 	if p.cfg.Auth.Secrets != nil {
 		p.wg.Go(p.secretLoop)
 	}
@@ -217,9 +205,7 @@ func (p *Port) Move(addr string) error {
 	}
 	old := p.listener
 	p.listener = l
-	p.wg.Add(1)
-	go p.acceptLoop(l)
-	return old.Close()
+	return old.Close() // acceptLoop goes on with the new one
 }
 
 func samePort(a, b string) bool {
@@ -235,16 +221,13 @@ func (p *Port) Stats() Stats {
 		Auth: AuthStats{Unproved: p.admission.unproved(), Refused: p.unproven.Load(), Late: p.late.Load()}}
 }
 
-func (p *Port) acceptLoop(l net.Listener) {
-	defer p.wg.Done()
+func (p *Port) acceptLoop(h Handlers) {
 	for {
+		l := p.current()
 		c, err := l.Accept()
 		if err != nil {
-			p.mu.Lock()
-			replaced := p.listener != l
-			p.mu.Unlock()
-			if replaced {
-				return
+			if p.current() != l {
+				continue
 			}
 			select {
 			case <-p.done:
@@ -259,28 +242,33 @@ func (p *Port) acceptLoop(l net.Listener) {
 			p.crowd(g, err)
 			continue
 		}
-		if !p.track(g) {
+		if !p.conns.add(g) {
 			return
 		}
-		p.wg.Add(1)
-		go func() {
-			defer p.wg.Done()
+		p.wg.Go(func() {
 			defer p.admission.forget(g)
-			p.serve(g)
-		}()
+			p.serve(g, h)
+		})
 	}
+}
+
+// current is the listener; Move replaces it.
+func (p *Port) current() net.Listener {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.listener
 }
 
 // crowd closes a connection that is one too many.
 func (p *Port) crowd(g *inbound, err error) {
 	p.crowded.Add(1)
 	p.log.Warn("crowded "+g.addr.String(), "peer port: connection refused", "remote", g.RemoteAddr(), "reason", err, "limit", p.admission.max)
-	p.forget(g)
+	p.conns.end(g)
 }
 
 // serve has the sender of a connection say and prove who it is, and serves the stream.
-func (p *Port) serve(c *inbound) {
-	defer p.forget(c)
+func (p *Port) serve(c *inbound, h Handlers) {
+	defer p.conns.end(c)
 	conn, f, err := p.welcome(c)
 	var why rejection
 	if errors.As(err, &why) {
@@ -295,13 +283,10 @@ func (p *Port) serve(c *inbound) {
 		return
 	}
 	if kind == StreamHello { // its sender may be about to become a member
-		p.serveHello(f.sender(), conn)
+		p.serveHello(f.sender(), conn, h)
 		return
 	}
-	serve := p.handlers.Streams[kind]
-	if kind == StreamRaft {
-		serve = func(_ MemberID, s *Stream) error { return p.raft(ServerID(f.from, f.fromDisk), s) }
-	}
+	serve := h.Streams[kind]
 	refusal := p.notMember(f, c.addr)
 	if refusal == "" && serve == nil {
 		refusal = fmt.Sprintf("unknown kind of stream %q", byte(kind))
@@ -309,7 +294,7 @@ func (p *Port) serve(c *inbound) {
 	if refusal == "" && p.roster.Cluster() == 0 {
 		// A request that comes in here makes this member one of that cluster, and it has to say so
 		// itself from now on.
-		if err := p.handlers.Join(f.cluster); err != nil {
+		if err := h.Join(f.cluster); err != nil {
 			refusal = err.Error()
 		}
 	}
@@ -321,10 +306,10 @@ func (p *Port) serve(c *inbound) {
 		return
 	}
 	p.versions.hear(from, f.version)
-	s := newStream(p, c, conn, requestReadBytes)
+	s := newStream(p, c, conn, acceptedReadBytes)
 	s.frames.limit, s.frames.budget = c.SetReadDeadline, p.budget
 	defer s.frames.release()
-	if err := serve(from, s); errors.Is(err, ErrRefused) {
+	if err := serve(f.sender(), s); errors.Is(err, ErrRefused) {
 		p.refused.Add(1)
 		p.reject(c, err.Error())
 	}
@@ -349,9 +334,9 @@ func (p *Port) notMember(f preface, ip netip.Addr) string {
 	case own == 0 && (f.kind != StreamRaft || f.cluster == 0):
 		return fmt.Sprintf("this member belongs to no cluster yet, and member %d wants more than a query", from)
 	}
-	if !mutant.On(mutant.ClustersMix) && !p.roster.isPeer(from, f.fromDisk) && (f.kind != StreamRaft || !p.mayLead(ServerID(from, f.fromDisk))) {
-		// This member may have been down while others were made members, the leader among them. The
-		// library itself knows whose vote counts. But as long as this member follows a leader, it
+	if !mutant.On(mutant.ClustersMix) && !p.roster.isPeer(from, f.fromDisk) && (f.kind != StreamRaft || !p.mayLead(from, f.fromDisk)) {
+		// This member may have been down while others were made members, the leader among them.
+		// Raft itself knows whose vote counts. But as long as this member follows a leader, it
 		// hears of new members from that.
 		return fmt.Sprintf("it says it is member %d with disk %v, which is no member of the cluster, as far as this member knows",
 			from, f.fromDisk)
@@ -369,9 +354,9 @@ func (p *Port) notMember(f preface, ip netip.Addr) string {
 }
 
 // mayLead reports whether a member that is not in the roster may be the leader: no other is known.
-func (p *Port) mayLead(id raft.ServerID) bool {
-	leader := p.local.Leader()
-	return leader == "" || leader == id
+func (p *Port) mayLead(id MemberID, disk DiskID) bool {
+	leader, known := p.local.Leader()
+	return !known || leader.Member == id && leader.Disk == disk
 }
 
 // ofCluster ends a message about a member of that cluster.
@@ -386,17 +371,17 @@ func ofCluster(c ClusterID) string {
 func (p *Port) reject(c net.Conn, why string) {
 	p.rejected.Add(1)
 	p.log.Warn(remoteIP(c).String(), "peer port: connection refused", "remote", c.RemoteAddr(), "reason", why)
-	p.forget(c)
+	p.conns.end(c)
 }
 
 // Dial opens a stream of that kind to a member, at the first of its addresses that answers. Errors:
 // ErrVersion, ErrVerdict, those of ctx, of the proof and of the connection.
 func (p *Port) Dial(ctx context.Context, to MemberID, kind StreamKind) (*Stream, error) {
-	return p.dial(ctx, to, 0, kind)
+	return p.DialDisk(ctx, to, 0, kind)
 }
 
-// dial is Dial to a member with that disk; 0: with any.
-func (p *Port) dial(ctx context.Context, to MemberID, disk DiskID, kind StreamKind) (*Stream, error) {
+// DialDisk is Dial to a member with that disk; 0: with any.
+func (p *Port) DialDisk(ctx context.Context, to MemberID, disk DiskID, kind StreamKind) (*Stream, error) {
 	f := preface{version: p.cfg.Version, kind: kind, from: p.cfg.ID, to: to,
 		fromDisk: p.cfg.Disk, toDisk: disk, cluster: p.roster.Cluster()}
 	secrets := p.secrets()
@@ -421,10 +406,10 @@ func (p *Port) open(ctx context.Context, f preface, secrets []secret) (*Stream, 
 		err = p.awaitVerdict(ctx, raw, c, f)
 	}
 	if err != nil {
-		p.forget(raw)
+		p.conns.end(raw)
 		return nil, err
 	}
-	return newStream(p, raw, c, answerReadBytes), nil
+	return newStream(p, raw, c, dialledReadBytes), nil
 }
 
 // reach connects to a member. Host is that of the address that answered.
@@ -434,7 +419,7 @@ func (p *Port) reach(ctx context.Context, to MemberID) (c net.Conn, host string,
 		if c, err = p.cfg.Dial(ctx, "tcp", addr); err != nil {
 			continue
 		}
-		if !p.track(c) {
+		if !p.conns.add(c) {
 			return nil, "", net.ErrClosed
 		}
 		host, _, _ = net.SplitHostPort(addr)
@@ -460,23 +445,69 @@ func (p *Port) Refuses(ctx context.Context, id MemberID) bool {
 	return len(addrs) > 0
 }
 
-func (p *Port) track(c net.Conn) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed {
+// openConns are the open connections of a port.
+type openConns struct {
+	// Lock: mu is a leaf.
+	mu     sync.Mutex
+	closed bool
+	proved map[net.Conn]secret // each with the secret that it was proved with; nil if with none
+}
+
+// add records a connection. It closes it, and returns false, after cut.
+func (o *openConns) add(c net.Conn) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.closed {
 		_ = c.Close()
 		return false
 	}
-	p.conns[c] = nil
+	o.proved[c] = nil
 	return true
 }
 
-func (p *Port) forget(c net.Conn) {
+// end closes a connection.
+func (o *openConns) end(c net.Conn) {
 	_ = c.Close()
-	p.mu.Lock()
-	delete(p.conns, c)
-	p.mu.Unlock()
+	o.mu.Lock()
+	delete(o.proved, c)
+	o.mu.Unlock()
 }
+
+// provedWith records the secret with which a connection was proved.
+func (o *openConns) provedWith(c net.Conn, s secret) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if _, open := o.proved[c]; open {
+		o.proved[c] = s
+	}
+}
+
+// endDropped ends the connections that were proved with a secret that is not among these.
+func (o *openConns) endDropped(secrets []secret) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for c, s := range o.proved {
+		if s != nil && !slices.ContainsFunc(secrets, func(one secret) bool { return bytes.Equal(one, s) }) {
+			_ = c.Close()
+		}
+	}
+}
+
+// cut closes the connections, and each that is added later.
+func (o *openConns) cut() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.closed = true
+	for c := range o.proved {
+		_ = c.Close()
+	}
+}
+
+// Done is closed by Cut.
+func (p *Port) Done() <-chan struct{} { return p.done }
+
+// Cluster is the cluster that this member belongs to; 0 for none.
+func (p *Port) Cluster() ClusterID { return p.roster.Cluster() }
 
 // Cut ends every connection, and accepts no more.
 func (p *Port) Cut() {
@@ -486,9 +517,7 @@ func (p *Port) Cut() {
 		p.closed = true
 		close(p.done)
 	}
-	for c := range p.conns {
-		_ = c.Close()
-	}
+	p.conns.cut()
 	_ = p.listener.Close()
 }
 
@@ -502,10 +531,15 @@ func (p *Port) Close() {
 type Stream struct {
 	net.Conn          // raw, or TLS on it
 	raw      net.Conn // as the port tracks it
-	port     *Port
+	port     *Port    // nil: no port tracks it
 	frames   frameReader
-	buf      []byte // in which requests are encoded
 }
+
+// What one read from a connection takes at most, besides large frames: requests, and answers.
+const acceptedReadBytes, dialledReadBytes = 32 << 10, 512
+
+// NewStream makes a stream of a connection that no port tracks, for tests.
+func NewStream(c net.Conn) *Stream { return newStream(nil, c, c, acceptedReadBytes) }
 
 // newStream makes a stream of c, the connection raw that the port tracks, or TLS on it. ReadFrame
 // reads up to readBytes ahead.
@@ -515,8 +549,23 @@ func newStream(p *Port, raw, c net.Conn, readBytes int) *Stream {
 
 // Close implements net.Conn.
 func (s *Stream) Close() error {
-	s.port.forget(s.raw)
+	if s.port == nil {
+		return s.Conn.Close()
+	}
+	s.port.conns.end(s.raw)
 	return nil
+}
+
+// Read implements net.Conn. It reads on behind the newest frame.
+func (s *Stream) Read(b []byte) (int, error) { return s.frames.Read(b) }
+
+// ResetOnClose has the system drop what the other end has not received when the stream is closed,
+// or this process killed (SO_LINGER 0). It would go on sending it, for minutes if the network does
+// not let it through.
+func (s *Stream) ResetOnClose() {
+	if tcp, ok := s.raw.(interface{ SetLinger(seconds int) error }); ok {
+		_ = tcp.SetLinger(0) // it fails if the connection has ended
+	}
 }
 
 // ReadFrame reads one frame, into buf if it fits. What follows a frame on an accepted stream may

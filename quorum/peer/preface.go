@@ -166,7 +166,7 @@ func (p *Port) answerPreface(in *inbound, c net.Conn, f preface) error {
 	} else if err != nil {
 		return err
 	}
-	p.provedWith(in, known)
+	p.conns.provedWith(in, known)
 	_, err = c.Write(ch.proof(byAcceptor, known))
 	return err
 }
@@ -225,7 +225,7 @@ func (p *Port) sendPreface(raw, c net.Conn, f preface, secrets []secret) error {
 	case err != nil:
 		return err
 	default:
-		p.provedWith(raw, known)
+		p.conns.provedWith(raw, known)
 		return nil
 	}
 	p.log.Error(fmt.Sprintf("secret of member %d", f.to), "this member and another one cannot work together: compare the files of peer.secretFile", "other", f.to, "err", err)

@@ -1,7 +1,6 @@
 package peer
 
 import (
-	"bytes"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
@@ -9,7 +8,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"slices"
 	"time"
 )
 
@@ -146,15 +144,6 @@ func (p *Port) secrets() []secret {
 	return p.cfg.Auth.Secrets()
 }
 
-// provedWith records the secret with which a connection was proved.
-func (p *Port) provedWith(c net.Conn, s secret) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if _, open := p.conns[c]; open {
-		p.conns[c] = s
-	}
-}
-
 // secretLoop ends the connections that were proved with a secret that does not count any more.
 func (p *Port) secretLoop() {
 	tick := time.NewTicker(secretPeriod)
@@ -164,18 +153,7 @@ func (p *Port) secretLoop() {
 		case <-p.done:
 			return
 		case <-tick.C:
-			p.endDropped(p.secrets())
-		}
-	}
-}
-
-// endDropped ends the connections that were proved with a secret that is not among these.
-func (p *Port) endDropped(secrets []secret) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for c, s := range p.conns {
-		if s != nil && !slices.ContainsFunc(secrets, func(o secret) bool { return bytes.Equal(o, s) }) {
-			_ = c.Close()
+			p.conns.endDropped(p.secrets())
 		}
 	}
 }

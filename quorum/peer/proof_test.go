@@ -18,8 +18,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/hashicorp/raft"
-
 	"lockkeeper/internal/simnet"
 )
 
@@ -47,7 +45,7 @@ func newPair(t *testing.T, auth ...Auth) *pair {
 	members := []Member{{ID: 1, Addr: "10.0.0.1:2888"}, {ID: 2, Addr: "10.0.0.2:2888"}}
 	for i := range p.ports {
 		host := p.net.Host([]string{"10.0.0.1", "10.0.0.2"}[i])
-		local := &fakeLocal{}
+		local := fakeLocal{}
 		roster := NewRoster(members, false, local)
 		roster.SetCluster(pairCluster)
 		cfg := Config{ID: members[i].ID, Disk: DiskID(i + 1), Members: members, Logger: slog.New(slog.DiscardHandler), Listen: host.Listen, Dial: host.Dial, Auth: auth[i]}
@@ -55,15 +53,14 @@ func newPair(t *testing.T, auth ...Auth) *pair {
 		if err != nil {
 			t.Fatal(err)
 		}
-		newNetwork(port, nil)
-		port.raft = func(raft.ServerID, *Stream) error { p.served[i].Add(1); return nil }
-		count := func(_ MemberID, s *Stream) error {
+		count := func(_ Identity, s *Stream) error {
 			p.served[i].Add(1)
 			_, _ = io.Copy(s, s) // until it ends
 			return nil
 		}
 		port.Start(Handlers{Join: func(ClusterID) error { return nil }, Hello: func(Identity) Hello { p.served[i].Add(1); return Hello{State: Used} },
-			Streams: map[StreamKind]func(MemberID, *Stream) error{StreamForward: count, StreamLease: count, StreamTransfer: count}})
+			Streams: map[StreamKind]func(Identity, *Stream) error{
+				StreamRaft: func(Identity, *Stream) error { p.served[i].Add(1); return nil }, StreamForward: count, StreamLease: count, StreamTransfer: count}})
 		p.ports[i] = port
 		t.Cleanup(port.Close)
 	}
@@ -408,7 +405,7 @@ func FuzzBeforeProof(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		for i, auth := range auths {
 			cfg := Config{ID: 1, Members: members, Auth: auth, Logger: slog.New(slog.DiscardHandler), Listen: func(string, string) (net.Listener, error) { return nil, nil }}
-			port, err := Listen(cfg, NewRoster(members, false, &fakeLocal{}), &fakeLocal{})
+			port, err := Listen(cfg, NewRoster(members, false, fakeLocal{}), fakeLocal{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -436,7 +433,7 @@ func TestLittleMemoryBeforeProof(t *testing.T) {
 	members := []Member{{ID: 1, Addr: "10.0.0.1:1"}, {ID: 2, Addr: "10.0.0.2:1"}}
 	cfg := Config{ID: 1, Members: members, Auth: knows(oldSecret), Logger: slog.New(slog.DiscardHandler),
 		Listen: func(string, string) (net.Listener, error) { return nil, nil }}
-	port, err := Listen(cfg, NewRoster(members, false, &fakeLocal{}), &fakeLocal{})
+	port, err := Listen(cfg, NewRoster(members, false, fakeLocal{}), fakeLocal{})
 	if err != nil {
 		t.Fatal(err)
 	}

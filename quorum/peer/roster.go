@@ -5,8 +5,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/hashicorp/raft"
-
 	"lockkeeper/znode"
 )
 
@@ -24,8 +22,22 @@ type Member struct {
 	Observer bool   // replicates but does not vote
 }
 
-// AloneAddr stands for the address of a member alone in the configuration that it writes.
-const AloneAddr raft.ServerAddress = "standalone"
+// Server is a disk that counts, and whether it votes.
+type Server struct {
+	Member MemberID
+	Disk   DiskID
+	Voter  bool
+}
+
+// Local is what the port needs to know of this member. Its methods are called by several
+// goroutines, from Port.Start on.
+type Local interface {
+	// Servers are the disks that the newest configuration in the log counts, committed or not. A
+	// member whose disk is being replaced has two.
+	Servers() []Server
+	// Leader is the disk that leads; false: this member knows none.
+	Leader() (leader Server, known bool)
+}
 
 // Sum is a checksum, never 0, of who the members are and which of them vote; not of their
 // addresses.
@@ -44,7 +56,7 @@ func Sum(members []Member) uint32 {
 // yet that it has moved.
 const formerAddrs = 2
 
-// Roster is where the members are. The raft library knows members by their number only.
+// Roster is where the members are. The log counts them by number and disk only.
 type Roster struct {
 	file  []Member // of the configuration
 	local Local
@@ -117,22 +129,37 @@ func (r *Roster) addrs(id MemberID) []string {
 	return all
 }
 
-// isPeer reports whether a member with that disk may take part, as far as this one knows: raft
-// counts it, or it is a member under whose number raft counts no disk yet. One that knows no
+// isPeer reports whether a member with that disk may take part, as far as this one knows: the log
+// counts it, or it is a member under whose number the log counts no disk yet. One that knows no
 // members yet accepts all.
 func (r *Roster) isPeer(id MemberID, disk DiskID) bool {
 	servers := r.local.Servers()
-	if len(servers) == 0 || counts(servers, ServerID(id, disk)) {
+	if len(servers) == 0 {
 		return true
 	}
-	if len(DisksOf(servers, id)) > 0 {
-		return false
+	if counted := countedDisk(servers, id, disk); counted != 0 {
+		return counted == disk
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	_, agreed := r.agreed[id]
 	_, coming := r.coming[id]
 	return agreed || coming
+}
+
+// countedDisk is the disk that counts under the number of a member: that one if it does, else a
+// voter's if there is one; 0: none.
+func countedDisk(servers []Server, id MemberID, disk DiskID) (counted DiskID) {
+	for _, s := range servers {
+		switch {
+		case s.Member != id:
+		case s.Disk == disk:
+			return disk
+		case s.Voter || counted == 0:
+			counted = s.Disk
+		}
+	}
+	return counted
 }
 
 // Cluster is the cluster that this member belongs to; 0 for none.

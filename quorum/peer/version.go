@@ -58,8 +58,8 @@ func (p *Port) VersionOf(id MemberID) (newest uint8, apart bool) {
 func (p *Port) CommonVersion() uint8 {
 	least, most := p.cfg.Version, p.cfg.Version
 	for _, s := range p.local.Servers() {
-		if id := IDOf(s.ID); id != p.cfg.ID {
-			v := p.versions.of(id)
+		if s.Member != p.cfg.ID {
+			v := p.versions.of(s.Member)
 			least, most = min(least, v), max(most, v)
 		}
 	}

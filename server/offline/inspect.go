@@ -377,33 +377,38 @@ func inspectOurLog(ctx context.Context, dir string, each func(line string) error
 
 // describeCommand is what a command asks for, without data.
 func describeCommand(c *znode.Command) string {
-	what := c.Kind.String()
-	if c.Kind == znode.KindRequest {
-		what = c.Op.String()
+	describe := func(what string, sizeBytes int) string {
+		return fmt.Sprintf("session=%v generation=%d seq=%d %s bytes=%d", c.Session, c.Generation, c.Seq, what, sizeBytes)
 	}
-	line := fmt.Sprintf("session=%v generation=%d seq=%d %s bytes=%d", c.Session, c.Generation, c.Seq, what, len(c.Body))
-	switch {
-	case c.Kind == znode.KindReap:
-		line += fmt.Sprintf(" %q", c.Body)
-	case c.Kind != znode.KindRequest:
+	switch b := c.Body.(type) {
+	case *znode.Request:
+		return describe(b.Op.String(), len(b.Body)) + describeRequest(b)
+	case *znode.Reap:
+		return describe(c.Kind().String(), len(b.Path)) + fmt.Sprintf(" %q", b.Path)
+	case *znode.RestoreStep:
+		return describe(c.Kind().String(), len(b.Data))
 	default:
-		body, _ := wire.DecodeBody(c.Op, c.Body)
-		switch r := body.(type) {
-		case *wire.CreateRequest:
-			line += fmt.Sprintf(" %q mode=%v", r.Path, r.Mode)
-		case *wire.CreateTTLRequest:
-			line += fmt.Sprintf(" %q mode=%v ttlMs=%d", r.Path, r.Mode, r.TTL)
-		case *wire.DeleteRequest:
-			line += fmt.Sprintf(" %q version=%d", r.Path, r.Version)
-		case *wire.SetDataRequest:
-			line += fmt.Sprintf(" %q version=%d", r.Path, r.Version)
-		case *wire.SetACLRequest:
-			line += fmt.Sprintf(" %q version=%d", r.Path, r.Version)
-		case *wire.MultiRequest:
-			line += fmt.Sprintf(" parts=%d", len(r.Ops))
-		}
+		return describe(c.Kind().String(), 0)
 	}
-	return line
+}
+
+func describeRequest(q *znode.Request) string {
+	body, _ := wire.DecodeBody(q.Op, q.Body)
+	switch r := body.(type) {
+	case *wire.CreateRequest:
+		return fmt.Sprintf(" %q mode=%v", r.Path, r.Mode)
+	case *wire.CreateTTLRequest:
+		return fmt.Sprintf(" %q mode=%v ttlMs=%d", r.Path, r.Mode, r.TTL)
+	case *wire.DeleteRequest:
+		return fmt.Sprintf(" %q version=%d", r.Path, r.Version)
+	case *wire.SetDataRequest:
+		return fmt.Sprintf(" %q version=%d", r.Path, r.Version)
+	case *wire.SetACLRequest:
+		return fmt.Sprintf(" %q version=%d", r.Path, r.Version)
+	case *wire.MultiRequest:
+		return fmt.Sprintf(" parts=%d", len(r.Ops))
+	}
+	return ""
 }
 
 func atTime(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339Nano) }

@@ -12,7 +12,7 @@ import (
 
 	"lockkeeper/internal/simdisk"
 	"lockkeeper/quorum"
-	"lockkeeper/quorum/peer"
+	"lockkeeper/quorum/raftnet"
 	"lockkeeper/quorum/store"
 )
 
@@ -24,7 +24,7 @@ import (
 // serverID is what raft calls the member with the disk that it runs on.
 func (p *program) serverID() raft.ServerID {
 	r := p.Replica()
-	return peer.ServerID(r.ID(), r.Disk())
+	return raftnet.ServerID(r.ID(), r.Disk())
 }
 
 // spares reports whether the cluster has a majority without the disk of m. Members that are down

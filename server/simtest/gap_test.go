@@ -28,7 +28,7 @@ func TestRequestWaitsForTheOneBeforeIt(t *testing.T) {
 		}
 		create := func(seq uint64, path string) {
 			body := wire.CreateRequest{Path: path, Data: []byte{}, ACL: wire.OpenACL}.Append(nil)
-			propose(&znode.Command{Kind: znode.KindRequest, Generation: 1, Seq: seq, Op: wire.OpCreate, Body: body})
+			propose(&znode.Command{Generation: 1, Seq: seq, Body: &znode.Request{Op: wire.OpCreate, Body: body}})
 		}
 		czxid := func(path string) (at wire.Zxid) {
 			m.running().view(func(s *znode.Store) {
@@ -38,8 +38,8 @@ func TestRequestWaitsForTheOneBeforeIt(t *testing.T) {
 			})
 			return at
 		}
-		propose(&znode.Command{Kind: znode.KindCreateSession, Seq: 1<<63 | 1, TimeoutMs: 20_000,
-			Password: make([]byte, wire.PasswordLen), Addr: "127.0.0.1"})
+		propose(&znode.Command{Seq: 1<<63 | 1,
+			Body: &znode.CreateSession{Connection: znode.Connection{TimeoutMs: 20_000, Password: make([]byte, wire.PasswordLen), Addr: "127.0.0.1"}}})
 		create(2, "/second")
 		if at := czxid("/second"); at != 0 {
 			t.Errorf("a request has taken effect in zxid %v, and the one before it has not", at)

@@ -19,12 +19,12 @@ func snapshotWith(t *testing.T, nodes int) []byte {
 	t.Helper()
 	s := znode.New()
 	const id = wire.SessionID(9 << 48)
-	s.Apply(1, &znode.Entry{Commands: []znode.Command{{Kind: znode.KindCreateSession, Session: id, TimeoutMs: 1000, Password: make([]byte, wire.PasswordLen)}}}, nil)
+	s.Apply(1, &znode.Entry{Commands: []znode.Command{{Session: id, Body: &znode.CreateSession{Connection: znode.Connection{TimeoutMs: 1000, Password: make([]byte, wire.PasswordLen)}}}}}, nil)
 	seq := uint64(0)
 	create := func(path string) {
 		seq++
 		body := (&wire.CreateRequest{Path: path, Data: []byte(strings.Repeat("x", 500)), ACL: wire.OpenACL}).Append(nil)
-		s.Apply(1, &znode.Entry{Commands: []znode.Command{{Kind: znode.KindRequest, Session: id, Generation: 1, Seq: seq, Op: wire.OpCreate, Body: body}}}, nil)
+		s.Apply(1, &znode.Entry{Commands: []znode.Command{{Session: id, Generation: 1, Seq: seq, Body: &znode.Request{Op: wire.OpCreate, Body: body}}}}, nil)
 	}
 	create("/restored")
 	for i := range nodes {

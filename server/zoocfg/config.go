@@ -229,7 +229,7 @@ type Config struct {
 	Yield func()
 	// ObserveView is quorum.Config.ObserveView. It is for tests.
 	ObserveView func(view func())
-	// ObserveRaft is peer.Config.Observe. It is for simulations.
+	// ObserveRaft is raftnet.Config.Observe. It is for simulations.
 	ObserveRaft func(request any) (answered func(answer any))
 
 	origin  map[string]property // where each key is in the file

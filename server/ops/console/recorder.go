@@ -167,9 +167,9 @@ func (r *Recorder) copy(data []byte) []byte {
 // endOf tells from the command that deleted a node of owner how it ended.
 func endOf(c *znode.Command, owner wire.SessionID) End {
 	switch {
-	case c.Kind == znode.KindExpire:
+	case c.Kind() == znode.KindExpire:
 		return Expired
-	case c.Op == wire.OpCloseSession:
+	case c.Closes():
 		return Closed
 	case c.Session == owner:
 		return Released

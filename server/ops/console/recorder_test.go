@@ -36,8 +36,8 @@ func (p *tape) apply(c znode.Command) (res znode.Result) {
 }
 
 func (p *tape) open(id wire.SessionID) {
-	p.apply(znode.Command{Kind: znode.KindCreateSession, Session: id, TimeoutMs: 10_000, Seq: 1 << 63,
-		Password: make([]byte, wire.PasswordLen), Addr: znode.AddrText(netip.MustParseAddr("10.0.0.7"))})
+	p.apply(znode.Command{Session: id, Seq: 1 << 63,
+		Body: &znode.CreateSession{Connection: znode.Connection{TimeoutMs: 10_000, Password: make([]byte, wire.PasswordLen), Addr: znode.AddrText(netip.MustParseAddr("10.0.0.7"))}}})
 }
 
 func (p *tape) request(id wire.SessionID, op wire.Op, body wire.Record) znode.Result {
@@ -47,7 +47,7 @@ func (p *tape) request(id wire.SessionID, op wire.Op, body wire.Record) znode.Re
 	if body != nil {
 		b = body.Append(nil)
 	}
-	res := p.apply(znode.Command{Kind: znode.KindRequest, Session: id, Generation: 1, Seq: p.seqs[id], Op: op, Body: b})
+	res := p.apply(znode.Command{Session: id, Generation: 1, Seq: p.seqs[id], Body: &znode.Request{Op: op, Body: b}})
 	if res.Status != znode.Done || res.Code != wire.CodeOK {
 		p.t.Fatalf("%v: %v %v", op, res.Status, res.Code)
 	}
@@ -88,7 +88,7 @@ func TestEnds(t *testing.T) {
 	}
 	p.request(1, wire.OpDelete, wire.DeleteRequest{Path: nodes[1], Version: -1})
 	p.request(2, wire.OpCloseSession, nil)
-	p.apply(znode.Command{Kind: znode.KindExpire, Session: 3, Generation: 1})
+	p.apply(znode.Command{Session: 3, Generation: 1, Body: &znode.Expire{}})
 	p.request(1, wire.OpDelete, wire.DeleteRequest{Path: nodes[4], Version: -1})
 	p.request(1, wire.OpDelete, wire.DeleteRequest{Path: nodes[6], Version: -1}) // a waiter
 	r, a := p.history("/l")
@@ -268,8 +268,8 @@ func BenchmarkApplied(b *testing.B) {
 			var command znode.Command
 			var result znode.Result
 			body := wire.CreateRequest{Path: path, Data: make([]byte, 200), ACL: wire.OpenACL, Mode: mode}.Append(nil)
-			p.s.Apply(1, &znode.Entry{Stamp: znode.Stamp{TimeMs: p.ms}, Commands: []znode.Command{{Kind: znode.KindRequest, Session: 1,
-				Generation: 1, Seq: 2, Op: wire.OpCreate2, Body: body}}}, func(c *znode.Command, r *znode.Result) {
+			p.s.Apply(1, &znode.Entry{Stamp: znode.Stamp{TimeMs: p.ms}, Commands: []znode.Command{{Session: 1, Generation: 1, Seq: 2,
+				Body: &znode.Request{Op: wire.OpCreate2, Body: body}}}}, func(c *znode.Command, r *znode.Result) {
 				command, result = *c, *r
 				result.Events = append([]znode.Event(nil), r.Events...)
 			})

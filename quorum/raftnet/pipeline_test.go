@@ -1,7 +1,6 @@
-package peer
+package raftnet
 
 import (
-	"bufio"
 	"errors"
 	"net"
 	"slices"
@@ -32,8 +31,8 @@ func pipelineTo(t *testing.T, tr *Transport) (*pipeline, *farEnd) {
 	f := &farEnd{t: t, c: c, got: make(chan farFrame, 100)}
 	go func() {
 		defer close(f.got)
-		for r := bufio.NewReader(c); ; {
-			kind, body, err := readRPC(r, maxRequestBytes)
+		for s := streamOf(c); ; {
+			kind, body, err := s.readRPC(maxRequestBytes)
 			if err != nil {
 				return
 			}
@@ -105,7 +104,7 @@ func TestPipelineIsDrainedBehindARefusal(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				tr := newTransport(nil, rafttest.ServerID(1), &fakeLocal{})
+				tr := newTransport(rafttest.ServerID(1), &fakeLocal{})
 				p, far := pipelineTo(t, tr)
 				for _, answer := range []func(*farEnd){func(f *farEnd) { f.answer(ok) }, last} {
 					want := mustAppend(t, p, carrying(0))
@@ -142,7 +141,7 @@ func TestPipelineIsDrainedBehindARefusal(t *testing.T) {
 // sender waits for room.
 func TestPipelineKeepsTheOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tr := newTransport(nil, rafttest.ServerID(1), &fakeLocal{})
+		tr := newTransport(rafttest.ServerID(1), &fakeLocal{})
 		p, far := pipelineTo(t, tr)
 		const n = 5 * flyingMax
 		sent := 0
@@ -183,7 +182,7 @@ func TestPipelineKeepsTheOrder(t *testing.T) {
 // A large request goes alone.
 func TestPipelineBoundsWhatIsOnItsWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tr := newTransport(nil, rafttest.ServerID(1), &fakeLocal{})
+		tr := newTransport(rafttest.ServerID(1), &fakeLocal{})
 		p, far := pipelineTo(t, tr)
 		large := carrying(1)
 		large.Entries[0].Data = make([]byte, flyingMaxBytes+1)
@@ -219,7 +218,7 @@ func TestPipelineEndsWithItsStream(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				tr := newTransport(nil, rafttest.ServerID(1), &fakeLocal{})
+				tr := newTransport(rafttest.ServerID(1), &fakeLocal{})
 				p, far := pipelineTo(t, tr)
 				time.Sleep(time.Hour)
 				mustAppend(t, p, carrying(1))
@@ -256,7 +255,7 @@ func TestPipelineEndsWithItsStream(t *testing.T) {
 // A stream with an answer to no request is of no use any more.
 func TestPipelineEndsWithAnAnswerToNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tr := newTransport(nil, rafttest.ServerID(1), &fakeLocal{})
+		tr := newTransport(rafttest.ServerID(1), &fakeLocal{})
 		p, far := pipelineTo(t, tr)
 		far.send(rpcAppend, &raft.AppendEntriesResponse{Term: 5, Success: true}, nil)
 		synctest.Wait()
@@ -272,7 +271,7 @@ func TestPipelineEndsWithAnAnswerToNothing(t *testing.T) {
 // nothing in that term, and says nothing of what the follower has.
 func TestAnswersOfAnEarlierTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tr := newTransport(nil, rafttest.ServerID(1), &fakeLocal{servers: rafttest.Servers("12")})
+		tr := newTransport(rafttest.ServerID(1), &fakeLocal{servers: rafttest.Servers("12")})
 		p, far := pipelineTo(t, tr)
 		mustAppend(t, p, carrying(9))
 		mustAppend(t, p, carrying(10))
@@ -294,16 +293,31 @@ func TestAnswersOfAnEarlierTerm(t *testing.T) {
 	})
 }
 
-// answering is a transport of which only the requests with an answer count.
+// answering is a follower that answers requests without entries, and notes their commit indexes.
 type answering struct {
-	raft.Transport
+	far     net.Conn // closed at the end of the test
 	commits []uint64
 }
 
-func (a *answering) AppendEntries(_ raft.ServerID, _ raft.ServerAddress, q *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
-	a.commits = append(a.commits, q.LeaderCommitIndex)
-	*resp = raft.AppendEntriesResponse{Term: q.Term, Success: true, LastLog: q.PrevLogEntry}
-	return nil
+// newAnswering makes one that the transport reaches, in a bubble.
+func newAnswering(tr *Transport) *answering {
+	near, far := net.Pipe()
+	a := &answering{far: far}
+	tr.net = newNetwork(&fakePort{done: make(chan struct{}), dial: func() net.Conn { return near }}, tr.local, nil)
+	go func() {
+		for s := streamOf(far); ; {
+			kind, body, err := s.readRPC(maxRequestBytes)
+			if err != nil {
+				return
+			}
+			req, _ := decodeRequest(kind, body)
+			q := req.(*raft.AppendEntriesRequest)
+			a.commits = append(a.commits, q.LeaderCommitIndex)
+			resp := &raft.AppendEntriesResponse{Term: q.Term, Success: true, LastLog: q.PrevLogEntry}
+			_, _ = far.Write(appendAnswer(nil, kind, raft.RPCResponse{Response: resp}))
+		}
+	}()
+	return a
 }
 
 // A follower is told of each commit once, over the pipeline if there is one, and then need not
@@ -311,8 +325,9 @@ func (a *answering) AppendEntries(_ raft.ServerID, _ raft.ServerAddress, q *raft
 // has it asked.
 func TestNoticesOfCommits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		inner := &answering{}
-		tr := newTransport(inner, rafttest.ServerID(1), &fakeLocal{})
+		tr := newTransport(rafttest.ServerID(1), &fakeLocal{})
+		inner := newAnswering(tr)
+		defer inner.far.Close()
 		p, far := pipelineTo(t, tr)
 		replicate := func(q *raft.AppendEntriesRequest) {
 			t.Helper()

@@ -1,4 +1,4 @@
-package peer
+package raftnet
 
 import (
 	"errors"
@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"lockkeeper/internal/mutant"
+	"lockkeeper/quorum/peer"
 	"lockkeeper/znode"
 )
 
@@ -45,7 +46,7 @@ func (t *Transport) decline(rpc raft.RPC, req *raft.InstallSnapshotRequest) {
 }
 
 // errOldSnapshot says that the member has applied more than what the snapshot holds.
-var errOldSnapshot = errors.New("peer: the snapshot is older than this member")
+var errOldSnapshot = errors.New("raftnet: the snapshot is older than this member")
 
 // snapshotReader is the snapshot on its way to the library. The library's main loop reads it, which
 // also has entries applied; so a snapshot that is not older when it is read to its end is not older
@@ -70,7 +71,6 @@ func (s *snapshotReader) Read(b []byte) (int, error) {
 // wait for.
 type snapshotSource struct {
 	c    net.Conn
-	r    io.Reader
 	left int64
 	read int64
 	from time.Time
@@ -91,7 +91,7 @@ func (s *snapshotSource) Read(b []byte) (int, error) {
 	}
 	silent, slow := time.Now().Add(rpcTimeout), s.from.Add(rpcTimeout*time.Duration(1+s.read/snapshotStep))
 	_ = s.c.SetReadDeadline(slices.MinFunc([]time.Time{silent, slow}, time.Time.Compare))
-	n, err := s.r.Read(b[:min(int64(len(b)), s.left)])
+	n, err := s.c.Read(b[:min(int64(len(b)), s.left)])
 	s.read += int64(n)
 	if s.left -= int64(n); s.left == 0 {
 		_ = s.c.SetReadDeadline(time.Time{})
@@ -131,13 +131,13 @@ func checkSnapshot(r io.Reader) *snapshotChecker {
 func restoreSafely(r io.Reader) (store *znode.Store, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("peer: decode snapshot: %v", p)
+			err = fmt.Errorf("raftnet: decode snapshot: %v", p)
 		}
 	}()
 	return znode.Restore(r)
 }
 
-// Read implements io.Reader. Errors: ErrRefused, if it is no snapshot; those of the stream.
+// Read implements io.Reader. Errors: peer.ErrRefused, if it is no snapshot; those of the stream.
 func (s *snapshotChecker) Read(b []byte) (int, error) {
 	if s.err != nil {
 		return 0, s.err
@@ -168,7 +168,7 @@ func (s *snapshotChecker) close() {
 
 // refused is why the snapshot was none; nil if it was one, or has not been read to its end.
 func (s *snapshotChecker) refused() error {
-	if errors.Is(s.err, ErrRefused) {
+	if errors.Is(s.err, peer.ErrRefused) {
 		return s.err
 	}
 	return nil

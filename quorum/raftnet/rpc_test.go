@@ -1,4 +1,4 @@
-package peer
+package raftnet
 
 import (
 	"bufio"
@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"lockkeeper/quorum/peer"
 )
 
 // rpcs has a request of each kind, with the answer to it.
@@ -151,11 +153,12 @@ func TestRPCsOfAnotherLengthAreRefused(t *testing.T) {
 // A length is not believed: what is made room for is what has arrived, twice at the most, and a
 // little.
 func TestLengthsThatLieTakeNoMemory(t *testing.T) {
+	const frameStep = 64 << 10 // of the port
 	frame := func(n uint32, sent int) *bufio.Reader {
 		return bufio.NewReader(bytes.NewReader(append(binary.BigEndian.AppendUint32(nil, n), make([]byte, sent)...)))
 	}
 	for _, n := range []uint32{0, maxRequestBytes + 1, 1 << 31, 1<<32 - 1} {
-		if _, _, err := readRPC(frame(n, 100), maxRequestBytes); !errors.Is(err, ErrRefused) {
+		if _, _, err := readRPC(frame(n, 100), maxRequestBytes); !errors.Is(err, peer.ErrRefused) {
 			t.Errorf("a frame of %d bytes: %v", n, err)
 		}
 	}

@@ -1,4 +1,4 @@
-package peer
+package raftnet
 
 import (
 	"bytes"
@@ -13,7 +13,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"lockkeeper/internal/mutant"
+	"lockkeeper/quorum/peer"
 )
 
 // network is how the raft library's requests get to other members, and theirs to this one: over
@@ -21,7 +21,10 @@ import (
 // takes a connection out of a pool; a pipeline and a snapshot have one of their own. The receiver
 // answers one request of a stream before it reads the next, in the goroutine of the connection.
 type network struct {
-	port *Port
+	port  port
+	local Local
+	// observe is Config.Observe; nil: nothing is called.
+	observe func(request any) (answered func(answer any))
 	// hand takes requests of peers.
 	hand  rpcHandler
 	beats heartbeats
@@ -31,18 +34,31 @@ type network struct {
 	votesPending atomic.Int32  // requests for a vote that have no answer yet
 	voted        atomic.Uint64 // the newest term in which this member has voted for a peer
 
+	wg sync.WaitGroup // goroutines that end with the port
+
 	mu   sync.Mutex
-	idle map[raft.ServerID][]*Stream // the newest last
+	idle map[raft.ServerID][]*conn // the newest last
 }
 
 // rpcHandler takes the request of a peer and answers it, or has it answered. It gives up when stop
 // is closed.
 type rpcHandler func(rpc raft.RPC, stop <-chan struct{})
 
-var (
-	_ raft.Transport   = (*network)(nil)
-	_ raft.WithPreVote = (*network)(nil)
-)
+// port is what the transport needs of the peer port.
+type port interface {
+	// DialDisk opens a stream to a member with that disk.
+	DialDisk(ctx context.Context, to peer.MemberID, disk peer.DiskID, kind peer.StreamKind) (*peer.Stream, error)
+	// Cluster is the cluster that this member belongs to; 0 for none.
+	Cluster() peer.ClusterID
+	// Done is closed when the port ends its streams.
+	Done() <-chan struct{}
+}
+
+// conn is a raft stream that this member has dialled or accepted.
+type conn struct {
+	*peer.Stream
+	buf []byte // in which requests are encoded
+}
 
 const (
 	// rpcTimeout bounds a request and its answer. For a snapshot it counts for each snapshotStep of
@@ -53,19 +69,15 @@ const (
 	idleMax = 4
 	// keptBytes is the largest buffer that a connection keeps.
 	keptBytes = 1 << 20
-	// What one read from a connection takes at most, besides large bodies: requests, and answers.
-	requestReadBytes, answerReadBytes = 32 << 10, 512
 )
 
-func newNetwork(port *Port, hand rpcHandler) *network {
-	n := &network{port: port, hand: hand, checker: &requestChecker{local: port.local}, idle: map[raft.ServerID][]*Stream{}}
-	n.beats.local = port.local
-	port.raft = n.serve
-	return n
+func newNetwork(p port, local Local, hand rpcHandler) *network {
+	return &network{port: p, local: local, hand: hand, beats: heartbeats{local: local}, checker: &requestChecker{local: local},
+		idle: map[raft.ServerID][]*conn{}}
 }
 
 // send sends a request with one write.
-func (s *Stream) send(kind rpcKind, req any) error {
+func (s *conn) send(kind rpcKind, req any) error {
 	s.buf = appendRequest(s.buf[:0], kind, req)
 	_, err := s.Write(s.buf)
 	if cap(s.buf) > keptBytes {
@@ -76,7 +88,7 @@ func (s *Stream) send(kind rpcKind, req any) error {
 
 // receive reads the answer to a request of that kind. Errors: an rpcRefusal, after which the stream
 // may be used again; others.
-func (s *Stream) receive(asked rpcKind, answer any) error {
+func (s *conn) receive(asked rpcKind, answer any) error {
 	kind, body, err := s.readRPC(maxAnswerBytes)
 	if err != nil {
 		return err
@@ -85,8 +97,8 @@ func (s *Stream) receive(asked rpcKind, answer any) error {
 }
 
 // readRPC reads a frame of a raft stream. The body is the caller's.
-func (s *Stream) readRPC(limit int) (rpcKind, []byte, error) {
-	b, err := s.frames.readFrame(limit, nil)
+func (s *conn) readRPC(limit int) (rpcKind, []byte, error) {
+	b, err := s.ReadFrame(limit, nil)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -102,30 +114,25 @@ func isRefusal(err error) bool {
 	return errors.As(err, &r)
 }
 
-// dial opens a raft stream.
-//
-// When it is closed, or its process killed, what the peer has not received yet is thrown away
-// (SO_LINGER 0). The system would go on sending it, for minutes if the network does not let it
-// through; and the requests of a leader that is long dead would arrive when the network heals.
-func (n *network) dial(id raft.ServerID) (*Stream, error) {
+// dial opens a raft stream. It is reset when it is closed: otherwise the requests of a leader that
+// is long dead would arrive when the network heals.
+func (n *network) dial(id raft.ServerID) (*conn, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), rpcTimeout)
 	defer cancel()
 	to, disk, ok := ParseServer(id)
-	if !ok || n.port.roster.Cluster() == 0 {
-		return nil, fmt.Errorf("peer: server %q cannot be reached from a member without a cluster", id)
+	if !ok || n.port.Cluster() == 0 {
+		return nil, fmt.Errorf("raftnet: server %q cannot be reached from a member without a cluster", id)
 	}
-	s, err := n.port.dial(ctx, to, disk, StreamRaft)
+	s, err := n.port.DialDisk(ctx, to, disk, peer.StreamRaft)
 	if err != nil {
 		return nil, err
 	}
-	if tcp, ok := s.raw.(interface{ SetLinger(seconds int) error }); ok {
-		_ = tcp.SetLinger(0) // it fails if the connection has ended
-	}
-	return s, nil
+	s.ResetOnClose()
+	return &conn{Stream: s}, nil
 }
 
 // connect takes a stream out of the pool, or opens one.
-func (n *network) connect(id raft.ServerID) (*Stream, error) {
+func (n *network) connect(id raft.ServerID) (*conn, error) {
 	n.mu.Lock()
 	if idle := n.idle[id]; len(idle) > 0 {
 		last := len(idle) - 1
@@ -139,7 +146,7 @@ func (n *network) connect(id raft.ServerID) (*Stream, error) {
 }
 
 // keep puts a stream into the pool.
-func (n *network) keep(id raft.ServerID, c *Stream) {
+func (n *network) keep(id raft.ServerID, c *conn) {
 	n.mu.Lock()
 	idle := n.idle[id]
 	full := len(idle) >= idleMax
@@ -154,7 +161,7 @@ func (n *network) keep(id raft.ServerID, c *Stream) {
 
 // drop closes a stream that has failed, and those in the pool: they are older, and have most likely
 // ended with the same process.
-func (n *network) drop(id raft.ServerID, c *Stream) {
+func (n *network) drop(id raft.ServerID, c *conn) {
 	_ = c.Close()
 	n.mu.Lock()
 	idle := n.idle[id]
@@ -172,10 +179,16 @@ const staleAfter = 200 * time.Millisecond
 
 // errStale says that a request was not sent because it was made too long ago. The next one finds a
 // connection.
-var errStale = errors.New("peer: it took long to connect, the request is made anew")
+var errStale = errors.New("raftnet: it took long to connect, the request is made anew")
+
+// errAlone says that a member alone has nobody to send a request to.
+var errAlone = errors.New("raftnet: a member alone sends no requests")
 
 // call sends a request and waits for the answer.
 func (n *network) call(id raft.ServerID, req, answer any) error {
+	if n == nil {
+		return errAlone
+	}
 	began := time.Now()
 	c, err := n.connect(id)
 	if err != nil {
@@ -198,28 +211,11 @@ func (n *network) call(id raft.ServerID, req, answer any) error {
 	return err
 }
 
-// AppendEntries implements raft.Transport.
-func (n *network) AppendEntries(id raft.ServerID, _ raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
-	return n.call(id, args, resp)
-}
-
-// RequestVote implements raft.Transport.
-func (n *network) RequestVote(id raft.ServerID, _ raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
-	return n.call(id, args, resp)
-}
-
-// RequestPreVote implements raft.WithPreVote.
-func (n *network) RequestPreVote(id raft.ServerID, _ raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
-	return n.call(id, args, resp)
-}
-
-// TimeoutNow implements raft.Transport.
-func (n *network) TimeoutNow(id raft.ServerID, _ raft.ServerAddress, args *raft.TimeoutNowRequest, resp *raft.TimeoutNowResponse) error {
-	return n.call(id, args, resp)
-}
-
-// InstallSnapshot implements raft.Transport.
-func (n *network) InstallSnapshot(id raft.ServerID, _ raft.ServerAddress, args *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
+// sendSnapshot sends a snapshot over a stream of its own and waits for the answer.
+func (n *network) sendSnapshot(id raft.ServerID, args *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
+	if n == nil {
+		return errAlone
+	}
 	c, err := n.dial(id)
 	if err != nil {
 		return err
@@ -229,48 +225,20 @@ func (n *network) InstallSnapshot(id raft.ServerID, _ raft.ServerAddress, args *
 	if err := c.send(rpcSnapshot, args); err != nil {
 		return err
 	}
-	sent, err := io.Copy(c.Conn, io.LimitReader(data, args.Size))
+	sent, err := io.Copy(c, io.LimitReader(data, args.Size))
 	switch {
 	case err != nil:
 		return err
 	case sent < args.Size:
-		return fmt.Errorf("peer: the snapshot has %d bytes, and should have %d", sent, args.Size)
+		return fmt.Errorf("raftnet: the snapshot has %d bytes, and should have %d", sent, args.Size)
 	}
 	return c.receive(rpcSnapshot, resp)
 }
 
-// AppendEntriesPipeline implements raft.Transport. Pipelines are the transport's, which looks at
-// their answers.
-func (n *network) AppendEntriesPipeline(raft.ServerID, raft.ServerAddress) (raft.AppendPipeline, error) {
-	return nil, raft.ErrPipelineReplicationNotSupported
-}
-
-// Consumer implements raft.Transport. Requests of peers go to hand.
-func (n *network) Consumer() <-chan raft.RPC { return nil }
-
-// LocalAddr implements raft.Transport. A server's name is its address for raft: where the member is
-// at present the Roster knows.
-func (n *network) LocalAddr() raft.ServerAddress {
-	return raft.ServerAddress(ServerID(n.port.cfg.ID, n.port.cfg.Disk))
-}
-
-// EncodePeer implements raft.Transport.
-func (n *network) EncodePeer(id raft.ServerID, _ raft.ServerAddress) []byte { return []byte(id) }
-
-// DecodePeer implements raft.Transport.
-func (n *network) DecodePeer(b []byte) raft.ServerAddress { return raft.ServerAddress(b) }
-
-// SetHeartbeatHandler implements raft.Transport. The handler is never called (UPSTREAM.md, 15).
-func (n *network) SetHeartbeatHandler(f func(raft.RPC)) {
-	if mutant.On(mutant.HeartbeatPath) {
-		n.beats.library.Store(&f)
-	}
-}
-
-// serve answers the requests of a stream until that or the peer port ends. Errors: ErrRefused,
+// serve answers the requests of a stream until that or the peer port ends. Errors: peer.ErrRefused,
 // those of the stream.
-func (n *network) serve(from raft.ServerID, s *Stream) error {
-	answers, source := make(chan raft.RPCResponse, 1), &snapshotSource{c: s, r: s.frames.Reader}
+func (n *network) serve(from raft.ServerID, s *conn) error {
+	answers, source := make(chan raft.RPCResponse, 1), &snapshotSource{c: s}
 	for {
 		kind, body, err := s.readRPC(maxRequestBytes)
 		if err != nil {
@@ -281,31 +249,28 @@ func (n *network) serve(from raft.ServerID, s *Stream) error {
 			return err
 		}
 		if q, ok := req.(*raft.AppendEntriesRequest); ok {
-			n.port.local.Heard(q)
+			n.local.Heard(q)
 		}
 		if kind == rpcNotice {
-			n.hand(raft.RPC{Command: req, RespChan: make(chan raft.RPCResponse, 1)}, n.port.done)
+			n.hand(raft.RPC{Command: req, RespChan: make(chan raft.RPCResponse, 1)}, n.port.Done())
 			continue
 		}
-		answered := n.observe(req)
+		var answered func(answer any)
+		if n.observe != nil {
+			answered = n.observe(req)
+		}
 		answer, err := n.ask(from, raft.RPC{Command: req, RespChan: answers}, answers, source)
 		if err != nil {
 			return err
 		}
-		answered(answer.Response)
+		if answered != nil {
+			answered(answer.Response)
+		}
 		s.buf = appendAnswer(s.buf[:0], kind, answer)
 		if _, err := s.Write(s.buf); err != nil {
 			return err
 		}
 	}
-}
-
-// observe is Config.Observe.
-func (n *network) observe(req any) (answered func(answer any)) {
-	if n.port.cfg.Observe == nil {
-		return func(any) {}
-	}
-	return n.port.cfg.Observe(req)
 }
 
 // decode decodes a request and validates it. A panic of either is an error. Errors: ErrRefused.
@@ -326,7 +291,7 @@ func (n *network) decode(from raft.ServerID, kind rpcKind, body []byte) (req any
 }
 
 // ask has the library answer a request of a member, unless it is a heartbeat that needs no main
-// loop. Errors end the stream: ErrRefused, net.ErrClosed, those of the stream.
+// loop. Errors end the stream: peer.ErrRefused, net.ErrClosed, those of the stream.
 func (n *network) ask(from raft.ServerID, rpc raft.RPC, answers <-chan raft.RPCResponse, source *snapshotSource,
 ) (raft.RPCResponse, error) {
 	var snapshot *snapshotChecker
@@ -342,7 +307,7 @@ func (n *network) ask(from raft.ServerID, rpc raft.RPC, answers <-chan raft.RPCR
 			// snapshot without one must not get there.
 			head, err := io.ReadAll(io.LimitReader(snapshot, snapshotStep))
 			if err != nil {
-				n.port.local.SnapshotTaken(err)
+				n.local.SnapshotTaken(err)
 				return raft.RPCResponse{}, err
 			}
 			rpc.Reader = io.MultiReader(bytes.NewReader(head), snapshot)
@@ -358,24 +323,24 @@ func (n *network) ask(from raft.ServerID, rpc raft.RPC, answers <-chan raft.RPCR
 		n.votesPending.Add(1)
 		defer n.votesPending.Add(-1)
 	}
-	hand(rpc, n.port.done)
+	hand(rpc, n.port.Done())
 	select {
 	case answer := <-answers:
 		if vote, ok := answer.Response.(*raft.RequestVoteResponse); ok && vote.Granted {
 			n.voted.Store(vote.Term)
 		}
 		if snapshot != nil && snapshot.refused() != nil {
-			n.port.local.SnapshotTaken(snapshot.refused())
+			n.local.SnapshotTaken(snapshot.refused())
 			return answer, snapshot.refused()
 		}
 		if resp, ok := answer.Response.(*raft.InstallSnapshotResponse); ok && !errors.Is(answer.Error, errOldSnapshot) &&
 			(resp.Success || answer.Error != nil) {
-			n.port.local.SnapshotTaken(answer.Error)
+			n.local.SnapshotTaken(answer.Error)
 		}
 		// The rest of a snapshot that was not wanted is between this request and the next one.
 		_, err := io.Copy(io.Discard, source)
 		return answer, err
-	case <-n.port.done:
+	case <-n.port.Done():
 		return raft.RPCResponse{}, net.ErrClosed
 	}
 }

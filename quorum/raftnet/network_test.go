@@ -1,13 +1,11 @@
-package peer
+package raftnet
 
 import (
-	"bufio"
 	"bytes"
 	"errors"
 	"io"
 	"net"
 	"sync"
-	"syscall"
 	"testing"
 	"testing/synctest"
 
@@ -19,8 +17,10 @@ import (
 // A leader whose follower has been started again finds all its old connections dead with the first
 // that fails.
 func TestPoolIsDroppedWithAMember(t *testing.T) {
-	n := newNetwork(&Port{}, nil)
-	var held []*Stream
+	tr := newTransport(rafttest.ServerID(1), &fakeLocal{})
+	n := newNetwork(newFakePort(), tr.local, nil)
+	tr.net = n
+	var held []*conn
 	for range idleMax + 2 {
 		near, far := net.Pipe()
 		far.Close()
@@ -31,7 +31,7 @@ func TestPoolIsDroppedWithAMember(t *testing.T) {
 	if got := len(n.idle[rafttest.ServerID(2)]); got != idleMax {
 		t.Errorf("%d connections are kept, want %d", got, idleMax)
 	}
-	if err := n.RequestVote(rafttest.ServerID(2), "", &raft.RequestVoteRequest{Term: 1}, &raft.RequestVoteResponse{}); err == nil {
+	if err := tr.RequestVote(rafttest.ServerID(2), "", &raft.RequestVoteRequest{Term: 1}, &raft.RequestVoteResponse{}); err == nil {
 		t.Error("a request over a dead connection succeeds")
 	}
 	if got := len(n.idle[rafttest.ServerID(2)]); got != 0 {
@@ -44,47 +44,10 @@ func TestPoolIsDroppedWithAMember(t *testing.T) {
 	}
 }
 
-// Of a raft stream that is closed nothing arrives later: it is reset, not ended.
-func TestClosedStreamSendsNothingMore(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	members := []Member{{ID: 1, Addr: "127.0.0.1:0"}, {ID: 2, Addr: l.Addr().String()}}
-	roster := NewRoster(members, false, &fakeLocal{})
-	roster.SetCluster(pairCluster)
-	port, err := Listen(Config{ID: 1, Disk: 1, Members: members}, roster, &fakeLocal{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer port.Close()
-	accepted := make(chan net.Conn, 1)
-	go func() {
-		far, err := l.Accept()
-		if err != nil {
-			t.Error(err)
-		} else if _, err = io.ReadFull(far, make([]byte, prefaceLen)); err == nil {
-			_, _ = far.Write([]byte{NewestVersion, 0}) // the version, and the verdict
-		}
-		accepted <- far
-	}()
-	near, err := newNetwork(port, nil).dial(rafttest.ServerID(2))
-	if err != nil {
-		t.Fatal(err)
-	}
-	far := <-accepted
-	defer far.Close()
-	near.Close()
-	if _, err := io.ReadAll(far); !errors.Is(err, syscall.ECONNRESET) {
-		t.Errorf("the stream ended with %v", err)
-	}
-}
-
 // served serves a stream with what the library would say, in a bubble.
-func served(t *testing.T, hand func(rpc raft.RPC)) (c *Stream, done func()) {
-	port := &Port{done: make(chan struct{}), local: &fakeLocal{}}
-	n := newNetwork(port, func(rpc raft.RPC, _ <-chan struct{}) { hand(rpc) })
+func served(t *testing.T, hand func(rpc raft.RPC)) (c *conn, done func()) {
+	port := newFakePort()
+	n := newNetwork(port, &fakeLocal{}, func(rpc raft.RPC, _ <-chan struct{}) { hand(rpc) })
 	n.checker = nil
 	near, far := net.Pipe()
 	var wg sync.WaitGroup
@@ -144,13 +107,12 @@ func BenchmarkAppendFrame(b *testing.B) {
 	req.Entries[0].Data = make([]byte, 200)
 	var frame []byte
 	src := bytes.NewReader(nil)
-	r := bufio.NewReaderSize(src, requestReadBytes)
+	s := streamOf(readerConn{r: src})
 	b.ReportAllocs()
 	for b.Loop() {
 		frame = appendRequest(frame[:0], rpcAppend, req)
 		src.Reset(frame)
-		r.Reset(src)
-		kind, body, err := readRPC(r, maxRequestBytes)
+		kind, body, err := s.readRPC(maxRequestBytes)
 		if err == nil {
 			_, err = decodeRequest(kind, body)
 		}

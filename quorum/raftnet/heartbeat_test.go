@@ -1,4 +1,4 @@
-package peer
+package raftnet
 
 import (
 	"net"
@@ -49,20 +49,22 @@ func TestHeartbeatsDoNotWait(t *testing.T) {
 	} {
 		t.Run(tt.about, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				port := &Port{done: make(chan struct{}), local: &fakeLocal{term: 3, leader: tt.known, last: 7}}
+				port := newFakePort()
+				tr := newTransport(rafttest.ServerID(1), &fakeLocal{term: 3, leader: tt.known, last: 7})
 				main := make(chan raft.RPC)
-				n := newNetwork(port, func(rpc raft.RPC, stop <-chan struct{}) {
+				n := newNetwork(port, tr.local, func(rpc raft.RPC, stop <-chan struct{}) {
 					select {
 					case main <- rpc:
 					case <-stop:
 					}
 				})
-				n.SetHeartbeatHandler(func(raft.RPC) { t.Error("the library's handler is called") })
+				tr.net = n
+				tr.SetHeartbeatHandler(func(raft.RPC) { t.Error("the library's handler is called") })
 				near, far := net.Pipe()
 				var wg sync.WaitGroup
 				wg.Go(func() { _ = n.serve(rafttest.ServerID(2), streamOf(far)) })
 				defer wg.Wait()
-				defer port.wg.Wait()
+				defer n.wg.Wait()
 				defer near.Close()
 				defer close(port.done)
 				answers := make(chan raft.AppendEntriesResponse, 3)

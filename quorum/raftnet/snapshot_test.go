@@ -1,4 +1,4 @@
-package peer
+package raftnet
 
 import (
 	"bytes"
@@ -16,6 +16,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"lockkeeper/internal/rafttest"
+	"lockkeeper/quorum/peer"
 
 	"lockkeeper/znode"
 )
@@ -28,7 +29,7 @@ import (
 func TestOldSnapshotsAreKeptOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		local := &fakeLocal{}
-		tr := newTransport(nil, rafttest.ServerID(1), local)
+		tr := newTransport(rafttest.ServerID(1), local)
 		send := func(index uint64) (answer chan raft.RPCResponse, data *strings.Reader) {
 			answer, data = make(chan raft.RPCResponse, 1), strings.NewReader("snapshot")
 			go tr.hand(raft.RPC{Command: &raft.InstallSnapshotRequest{Term: 3, LastLogIndex: index}, Reader: data, RespChan: answer}, nil)
@@ -148,7 +149,7 @@ func TestSnapshotIsDecodedBeforeItsEnd(t *testing.T) {
 		s := checkSnapshot(bytes.NewReader(tt.data))
 		got, err := io.ReadAll(s)
 		s.close()
-		if (err == nil) != tt.ok || tt.ok && !bytes.Equal(got, tt.data) || !tt.ok && !errors.Is(s.refused(), ErrRefused) {
+		if (err == nil) != tt.ok || tt.ok && !bytes.Equal(got, tt.data) || !tt.ok && !errors.Is(s.refused(), peer.ErrRefused) {
 			t.Errorf("%s: %d of %d bytes, %v, %v", name, len(got), len(tt.data), err, s.refused())
 		}
 	}
@@ -173,7 +174,7 @@ func TestSlowSnapshotEnds(t *testing.T) {
 				time.Sleep(rpcTimeout / 2)
 			}
 		})
-		s := &snapshotSource{c: far, r: far}
+		s := &snapshotSource{c: far}
 		s.begin(1 << 30)
 		start := time.Now()
 		if _, err := io.Copy(io.Discard, s); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(start) > 2*rpcTimeout {

@@ -1,4 +1,4 @@
-package peer
+package raftnet
 
 import (
 	"sync/atomic"
@@ -47,8 +47,8 @@ func (n *network) pass(q *raft.AppendEntriesRequest) {
 	if !n.beats.passing.CompareAndSwap(false, true) {
 		return
 	}
-	n.port.wg.Go(func() {
-		n.hand(raft.RPC{Command: q, RespChan: make(chan raft.RPCResponse, 1)}, n.port.done)
+	n.wg.Go(func() {
+		n.hand(raft.RPC{Command: q, RespChan: make(chan raft.RPCResponse, 1)}, n.port.Done())
 		n.beats.passing.Store(false)
 	})
 }

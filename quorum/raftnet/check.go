@@ -1,4 +1,4 @@
-package peer
+package raftnet
 
 import (
 	"errors"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"lockkeeper/quorum/peer"
 	"lockkeeper/znode"
 )
 
@@ -26,7 +27,7 @@ type requestChecker struct {
 
 // requestErrorf is an ErrRefused that says why.
 func requestErrorf(format string, args ...any) error {
-	return fmt.Errorf("%w: a request that no member sends: %s", ErrRefused, fmt.Sprintf(format, args...))
+	return fmt.Errorf("%w: a request that no member sends: %s", peer.ErrRefused, fmt.Sprintf(format, args...))
 }
 
 // check validates a request that a server has sent. Errors: ErrRefused.
@@ -217,7 +218,7 @@ func decodeConfiguration(b []byte) (conf raft.Configuration, err error) {
 		}
 	}()
 	conf = raft.DecodeConfiguration(b)
-	ids, addrs, voters := map[raft.ServerID]bool{}, map[raft.ServerAddress]bool{}, map[MemberID]bool{}
+	ids, addrs, voters := map[raft.ServerID]bool{}, map[raft.ServerAddress]bool{}, map[peer.MemberID]bool{}
 	for _, s := range conf.Servers {
 		member, _, ok := ParseServer(s.ID)
 		switch {

@@ -1,4 +1,4 @@
-package peer
+package raftnet
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"lockkeeper/quorum/codec"
+	"lockkeeper/quorum/peer"
 )
 
 // A raft stream carries the requests of the raft library to another member, as frames. Numbers are
@@ -67,10 +68,13 @@ const (
 	maxAnswerBytes = 64 << 10
 	maxRefusal     = 1 << 10
 	entryMinLen    = 8 + 8 + 1 + 8 + 4 + 4
+
+	// It fits beside a frame of the forward stream into what large frames may take.
+	_ = uint64(peer.DefaultFrameBytes - maxRequestBytes - peer.MaxFrame)
 )
 
 // errRaftFrame says that a frame is not what a member of this version sends.
-var errRaftFrame = fmt.Errorf("%w: no request of raft", ErrRefused)
+var errRaftFrame = fmt.Errorf("%w: no request of raft", peer.ErrRefused)
 
 // rpcRefusal is why another member could not do what was requested. The connection goes on.
 type rpcRefusal string
@@ -92,7 +96,7 @@ func kindOf(req any) rpcKind {
 	case *raft.TimeoutNowRequest:
 		return rpcTimeoutNow
 	}
-	panic(fmt.Sprintf("peer: %T is no request of raft", req))
+	panic(fmt.Sprintf("raftnet: %T is no request of raft", req))
 }
 
 // codeRequest encodes or decodes a request.
@@ -158,7 +162,7 @@ func codeAnswer(c *codec.Codec, answer any) {
 	case *raft.TimeoutNowResponse:
 		codeHeader(c, &a.RPCHeader)
 	default:
-		panic(fmt.Sprintf("peer: %T is no answer of raft", answer))
+		panic(fmt.Sprintf("raftnet: %T is no answer of raft", answer))
 	}
 }
 
@@ -195,9 +199,9 @@ func newRequest(kind rpcKind) any {
 
 // appendRequest encodes a request as a frame.
 func appendRequest(b []byte, kind rpcKind, req any) []byte {
-	c := codec.Encode(append(BeginFrame(b), byte(kind)))
+	c := codec.Encode(append(peer.BeginFrame(b), byte(kind)))
 	codeRequest(&c, req)
-	return EndFrame(c.Encoded(), len(b))
+	return peer.EndFrame(c.Encoded(), len(b))
 }
 
 // decodeRequest decodes the body of a request, whose memory the request keeps.
@@ -218,12 +222,12 @@ func appendAnswer(b []byte, kind rpcKind, answer raft.RPCResponse) []byte {
 	start := len(b)
 	if answer.Error != nil {
 		why := answer.Error.Error()
-		b = append(BeginFrame(b), byte(rpcRefused))
-		return EndFrame(append(b, why[:min(len(why), maxRefusal)]...), start)
+		b = append(peer.BeginFrame(b), byte(rpcRefused))
+		return peer.EndFrame(append(b, why[:min(len(why), maxRefusal)]...), start)
 	}
-	c := codec.Encode(append(BeginFrame(b), byte(kind|rpcAnswer)))
+	c := codec.Encode(append(peer.BeginFrame(b), byte(kind|rpcAnswer)))
 	codeAnswer(&c, answer.Response)
-	return EndFrame(c.Encoded(), start)
+	return peer.EndFrame(c.Encoded(), start)
 }
 
 // decodeAnswer decodes the answer to a request of that kind into answer. Errors: an rpcRefusal;

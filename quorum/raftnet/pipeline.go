@@ -1,4 +1,4 @@
-package peer
+package raftnet
 
 import (
 	"fmt"
@@ -17,7 +17,7 @@ type pipeline struct {
 	t    *Transport
 	id   raft.ServerID
 	addr raft.ServerAddress
-	c    *Stream
+	c    *conn
 	out  chan raft.AppendFuture
 	stop chan struct{} // closed by Close
 	dead chan struct{} // closed when the stream has failed
@@ -73,7 +73,7 @@ func (f *appendFuture) Request() *raft.AppendEntriesRequest { return f.args }
 func (f *appendFuture) Response() *raft.AppendEntriesResponse { return f.resp }
 
 // newPipeline begins a pipeline on a stream, which it closes at its end.
-func newPipeline(t *Transport, id raft.ServerID, addr raft.ServerAddress, c *Stream) *pipeline {
+func newPipeline(t *Transport, id raft.ServerID, addr raft.ServerAddress, c *conn) *pipeline {
 	p := &pipeline{t: t, id: id, addr: addr, c: c, out: make(chan raft.AppendFuture, flyingMax), stop: make(chan struct{}),
 		dead: make(chan struct{}), writing: make(chan struct{}, 1)}
 	p.space = sync.NewCond(&p.mu)

@@ -1,4 +1,4 @@
-package peer
+package raftnet
 
 import (
 	"syscall"
@@ -25,7 +25,8 @@ func TestEarlyCommitIsSentOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				tr := newTransport(&answering{}, rafttest.ServerID(1), &fakeLocal{servers: rafttest.Servers(tt.servers)})
+				tr := newTransport(rafttest.ServerID(1), &fakeLocal{servers: rafttest.Servers(tt.servers)})
+				defer newAnswering(tr).far.Close()
 				defer tr.Close()
 				p, far := pipelineTo(t, tr)
 				defer func() { p.Close() }()
@@ -112,7 +113,7 @@ func TestProofOfLeadershipCountsThoseWhoVoteNow(t *testing.T) {
 		{"nor this member, when it votes no longer", "234", "1", map[raft.ServerID]int{rafttest.ServerID(2): 1}, time.Time{}},
 		{"which then needs two others", "234", "1", map[raft.ServerID]int{rafttest.ServerID(2): 1, rafttest.ServerID(4): 7}, ago(7)},
 	} {
-		tr := newTransport(nil, rafttest.ServerID(1), &fakeLocal{servers: rafttest.Servers(tt.voters + "." + tt.others)})
+		tr := newTransport(rafttest.ServerID(1), &fakeLocal{servers: rafttest.Servers(tt.voters + "." + tt.others)})
 		const term = 7
 		for id, seconds := range tt.contacts {
 			tr.answered(id, "", ago(seconds), &raft.AppendEntriesRequest{Term: term}, &raft.AppendEntriesResponse{Term: term, Success: true})
@@ -134,7 +135,7 @@ func TestProofOfLeadershipCountsThoseWhoVoteNow(t *testing.T) {
 func TestProofOfLeadershipIsNewerThanASuspend(t *testing.T) {
 	const term = 7
 	var asleep time.Duration
-	tr := newTransport(nil, rafttest.ServerID(1), &fakeLocal{servers: rafttest.Servers("123")})
+	tr := newTransport(rafttest.ServerID(1), &fakeLocal{servers: rafttest.Servers("123")})
 	defer tr.Close()
 	tr.clock = clock.New(time.Now, func() time.Duration { return asleep })
 	answered := func(start time.Time) {
@@ -164,7 +165,7 @@ func TestProofOfLeadershipIsNewerThanASuspend(t *testing.T) {
 func TestSyncedFollowersAnswerAndAreNotBehind(t *testing.T) {
 	const term = 7
 	now := time.Now()
-	tr := newTransport(nil, rafttest.ServerID(1), &fakeLocal{servers: rafttest.Servers("12.3")})
+	tr := newTransport(rafttest.ServerID(1), &fakeLocal{servers: rafttest.Servers("12.3")})
 	defer tr.Close()
 	answered := func(id raft.ServerID, secondsAgo int, args raft.AppendEntriesRequest, resp raft.AppendEntriesResponse) {
 		args.Term, resp.Term = term, term
@@ -228,7 +229,7 @@ func TestAnswersAreHeldBack(t *testing.T) {
 		t.Run(tt.about, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				disk := make(chan struct{})
-				tr := newTransport(nil, rafttest.ServerID(1), &fakeLocal{durable: func(index uint64, _ <-chan struct{}) error {
+				tr := newTransport(rafttest.ServerID(1), &fakeLocal{durable: func(index uint64, _ <-chan struct{}) error {
 					if index > 2 {
 						<-disk
 					}
@@ -267,7 +268,7 @@ func TestAnswersAreHeldBack(t *testing.T) {
 func TestAnswersAreDroppedWhenTheDiskFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := make(chan struct{})
-		tr := newTransport(nil, rafttest.ServerID(1), &fakeLocal{durable: func(uint64, <-chan struct{}) error {
+		tr := newTransport(rafttest.ServerID(1), &fakeLocal{durable: func(uint64, <-chan struct{}) error {
 			<-disk
 			return syscall.EIO
 		}})
