@@ -22,14 +22,14 @@ type member struct {
 	started time.Time
 	recents metrics.Recents // of the distributions in Figures
 	reports *ops.Reports
-	stops   *ops.StopAnswers // since the replica is open
+	stops   *ops.StopAnswers
 }
 
 var _ ops.Member = (*member)(nil)
 
 func newMember(s *Server) *member {
 	m := &member{s: s, build: BuildInfo(), started: time.Now()}
-	m.reports = ops.NewReports(m)
+	m.reports, m.stops = ops.NewReports(m), ops.NewStopAnswers(m)
 	return m
 }
 
@@ -86,7 +86,7 @@ func (m *member) Figures() *ops.Figures {
 		CommonVersion: s.replica.CommonVersion(),
 		ClientAddr:    s.ClientAddr().String(), Port: s.port.counts(), Connections: s.port.count(),
 		Work: s.sessions.Stats(), LocalSessions: s.sessions.LocalSessions(),
-		IndexRefused: s.console.IndexRefused(), LinesDropped: s.lines.Suppressed(), LockStrangers: s.port.counters.lockStrangers.Load(),
+		IndexRefused: s.surfaces.console.IndexRefused(), LinesDropped: s.lines.Suppressed(), LockStrangers: s.port.counters.lockStrangers.Load(),
 		DiskFullStops: s.cfg.DiskFullStops, Failures: s.cfg.DiskFullStops, PeerPort: s.peerAuth.metrics,
 		OfWork: s.sessions.Measures(), OfLog: s.replica.Measures(), Pauses: &s.clocks.pauses, Recents: &m.recents,
 	}
@@ -98,7 +98,7 @@ func (m *member) Figures() *ops.Figures {
 	if addr := s.HTTPAddr(); addr != nil {
 		f.HTTPAddr = addr.String()
 	}
-	if counts, ok := s.door.Counts(); ok {
+	if counts, ok := s.surfaces.shared.Door.Counts(); ok {
 		f.HTTP = &counts
 	}
 	if s.audit != nil {

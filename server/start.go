@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"os"
 	"os/user"
 	"strconv"
@@ -23,13 +22,8 @@ import (
 	"lockkeeper/server/datadir"
 	"lockkeeper/server/offline"
 	"lockkeeper/server/ops"
-	"lockkeeper/server/ops/admin"
 	"lockkeeper/server/ops/audit"
-	"lockkeeper/server/ops/console"
-	"lockkeeper/server/ops/console/web"
 	"lockkeeper/server/ops/door"
-	"lockkeeper/server/ops/metrics"
-	"lockkeeper/server/ops/words"
 	"lockkeeper/server/zoocfg"
 	"lockkeeper/session"
 	"lockkeeper/wire"
@@ -53,23 +47,11 @@ type Server struct {
 	members  members
 	opener   *opener
 	clocks   clockWatch
-	// fences holds an element for the fence that looks at many contenders.
-	fences chan struct{}
 
-	member *member
-	surfaces
+	member   *member // as package ops shows it
+	surfaces *surfaces
 
 	life
-}
-
-// surfaces are what shows the member to people and programs, below package ops.
-type surfaces struct {
-	door     *door.Door
-	words    *words.Words
-	recorder *console.Recorder
-	console  *console.Console
-	// http and metricsPort are nil unless they are configured.
-	http, metricsPort *door.Port
 }
 
 // life is the end of a member: told to stop, or failed.
@@ -114,31 +96,13 @@ func StartContext(ctx context.Context, cfg Config) (*Server, error) {
 }
 
 // start is StartContext with the files that are there.
-func start(ctx context.Context, cfg Config) (_ *Server, err error) {
-	if cfg.Clock == nil {
-		cfg.Clock = clock.System()
-	}
-	if !cfg.Standalone() {
-		cfg.Logger = cfg.Logger.With("member", cfg.ID) // several members on one terminal
-	}
-	unbounded, lines := cfg.Logger, loglimit.NewHandler(cfg.Logger.Handler())
-	cfg.Logger = slog.New(lines)
-	for _, n := range cfg.Notices() {
-		n.Log(cfg.Logger)
-	}
-	files := planDescriptors(&cfg)
-	warning, err := files.check(&cfg)
-	if err != nil && cfg.DiskFullStops == 0 {
+func start(ctx context.Context, cfg Config) (*Server, error) {
+	original, lines, err := prepare(&cfg)
+	if err != nil {
 		return nil, err
-	} else if err != nil {
-		warning = err.Error() // the limit was lowered while this member ran: it does what it can
 	}
-	if warning != "" {
-		cfg.Logger.Warn(warning)
-	}
-	cfg.MaxPeerCnxns = files.peers
 	s := &Server{
-		cfg: cfg, log: cfg.Logger, lines: lines, fences: make(chan struct{}, 1),
+		cfg: cfg, log: cfg.Logger, lines: lines,
 		life: life{failed: make(chan struct{}), stopping: make(chan struct{})},
 	}
 	s.members.cfg, s.opener, s.member = &s.cfg, newOpener(&s.cfg), newMember(s)
@@ -148,53 +112,93 @@ func start(ctx context.Context, cfg Config) (_ *Server, err error) {
 	}
 	// What has been opened is closed again, the last first, when something later fails.
 	var opened []func()
-	defer func() {
-		if err != nil {
-			for i := len(opened) - 1; i >= 0; i-- {
-				opened[i]()
-			}
+	if err := s.open(ctx, original, &opened); err != nil {
+		for i := len(opened) - 1; i >= 0; i-- {
+			opened[i]()
 		}
-	}()
-	stores, err := s.openStores(ctx, &opened)
+		return nil, err
+	}
+	return s, nil
+}
+
+// prepare completes a configuration: its clock, its logger, and the file descriptors of its peers.
+// It logs the notices of the configuration. The original logger is the one without limits.
+func prepare(cfg *Config) (original *slog.Logger, lines *loglimit.Handler, err error) {
+	if cfg.Clock == nil {
+		cfg.Clock = clock.System()
+	}
+	if !cfg.Standalone() {
+		cfg.Logger = cfg.Logger.With("member", cfg.ID) // several members on one terminal
+	}
+	original, lines = cfg.Logger, loglimit.NewHandler(cfg.Logger.Handler())
+	cfg.Logger = slog.New(lines)
+	for _, n := range cfg.Notices() {
+		n.Log(cfg.Logger)
+	}
+	files := planDescriptors(cfg)
+	warning, err := files.check(cfg)
+	if err != nil && cfg.DiskFullStops == 0 {
+		return nil, nil, err
+	} else if err != nil {
+		warning = err.Error() // the limit was lowered while this member ran: it does what it can
+	}
+	if warning != "" {
+		cfg.Logger.Warn(warning)
+	}
+	cfg.MaxPeerCnxns = files.peers
+	return original, lines, nil
+}
+
+// open puts the member together, from the disk up to the ports; see the package comment. It adds to
+// opened what has to be closed if a later step fails.
+func (s *Server) open(ctx context.Context, original *slog.Logger, opened *[]func()) error {
+	// The disk, the certificates and the ports: a fault of the configuration is found here, before
+	// anything has begun.
+	stores, err := s.openStores(ctx, opened)
 	if err != nil {
-		return nil, datadir.Advice(&s.cfg, err)
+		return datadir.Advice(&s.cfg, err)
 	}
 	if s.tls, err = openTLS(&s.cfg); err != nil {
-		return nil, err
+		return err
 	}
-	opened = append(opened, s.tls.stop)
-	ports, err := s.opener.listen(&opened)
+	*opened = append(*opened, s.tls.stop)
+	ports, err := s.opener.listen(opened)
 	if err := cmp.Or(err, ctx.Err()); err != nil {
-		return nil, err
+		return err
 	}
 	if s.peerAuth, err = openPeerAuth(&s.cfg, ports.peers); err != nil {
-		return nil, err
+		return err
 	}
-	if err := s.openAudit(unbounded, &opened); err != nil {
-		return nil, err
+	if err := s.openAudit(original, opened); err != nil {
+		return err
 	}
+	// The parts, without a connection yet. The sessions and the surfaces are made before the
+	// replica that they read, because the replica tells them of all that it applies from its first
+	// entry on.
 	s.sessions = session.NewManager(s.sessionConfig())
-	shared := s.openSurfaces()
-	s.port = newClientPort(ports, &s.cfg, s.tls, s.sessions, s.words)
-	s.recorder = console.NewRecorder(max(0, s.cfg.HistoryBytes))
-	s.recorder.Granted = s.sessions.Granted
+	s.surfaces = newSurfaces(s.member, door.New(door.Config{
+		Settings: &s.cfg, Sessions: s.sessions, Members: func() []Member { return s.members.list().Members },
+		Holder: s.tls.certIdentities, UsesTLS: usesTLS, Audit: s.audit, Now: s.clocks.now, Log: s.log,
+	}))
+	*opened = append(*opened, s.surfaces.console.Close)
+	s.port = newClientPort(ports, &s.cfg, s.tls, s.sessions, s.surfaces.words)
 	s.replica, err = quorum.Open(s.quorumConfig(stores, ports.peers))
 	if err != nil {
-		return nil, datadir.Advice(&s.cfg, err)
+		return datadir.Advice(&s.cfg, err)
 	}
-	s.member.stops = ops.NewStopAnswers(s.replica)
-	s.console = console.New(shared, s.member.build.Version, s.recorder, web.Handler())
+	// Nothing fails from here on. HTTP comes before the clients, because mntr shows its figures,
+	// and the report to other members after it, because it names the port.
 	s.sessions.Start(s.replica)
 	handshakes, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
 	s.stop = sync.OnceValue(s.stopOnce)
-	s.serveHTTP(shared, ports) // before there are clients: mntr shows its figures
-	s.member.reports.Start()   // the ports that it tells of are there
+	s.surfaces.serve(ports, s.tls, s.stopping)
+	s.member.reports.Start()
 	s.watchers.Go(func() { s.clocks.loop(handshakes) })
 	s.auditMember("serverStart", session.AuditSuccess)
 	s.port.start(handshakes)
 	s.log.Info("member started", "clients", ports.clients.Addr(), "mode", s.startMode(), "version", s.member.build.zooKeeperLine())
-	return s, nil
+	return nil
 }
 
 // MayReplaceDisk reports whether a member that cannot go on with err may be started again: the
@@ -231,47 +235,6 @@ func (s *Server) openStores(ctx context.Context, opened *[]func()) (stores store
 	return stores, nil
 }
 
-// openSurfaces makes the surfaces that need no port of their own.
-func (s *Server) openSurfaces() *ops.Shared {
-	s.door = door.New(door.Config{
-		Settings: &s.cfg, Sessions: s.sessions, Members: func() []Member { return s.members.list().Members },
-		Holder: s.tls.certIdentities, UsesTLS: usesTLS, Audit: s.audit, Now: s.clocks.now, Log: s.log,
-	})
-	shared := ops.NewShared(s.member, s.door)
-	s.words = &words.Words{Shared: shared}
-	return shared
-}
-
-// serveHTTP opens the HTTP port and the port for metrics, if they are configured.
-func (s *Server) serveHTTP(shared *ops.Shared, ports listeners) {
-	if ports.http != nil {
-		mux := http.NewServeMux()
-		mux.HandleFunc("GET /fence", s.serveFence)
-		(&ops.Endpoints{Shared: shared, Stopping: s.stopping}).Register(mux)
-		commands := admin.New(shared)
-		commands.Register(mux)
-		s.console.Register(mux)
-		s.http = s.door.Open("HTTP port", s.tls.httpListener(ports.http, s.cfg.HTTPTLS), mux, s.cfg.HTTPLogin, commands.IsRestore)
-		s.http.Start()
-	}
-	if ports.metrics != nil {
-		mux, mode := http.NewServeMux(), zoocfg.TLSOff
-		if s.cfg.MetricsTLS {
-			mode = zoocfg.TLSOnly
-		}
-		mux.Handle("GET /metrics", metrics.NewHandler(s.prometheusMetrics, !s.cfg.NoProcessMetrics))
-		s.metricsPort = s.door.Open("port for metrics", s.tls.httpListener(ports.metrics, mode), mux, s.cfg.MetricsLogin, nil)
-		s.metricsPort.Start()
-	}
-}
-
-// prometheusMetrics are the metrics of the port for them.
-func (s *Server) prometheusMetrics() metrics.List {
-	f := s.member.Figures()
-	return append(f.Metrics(s.member.Usage()),
-		f.LabeledMetrics(console.LockMetrics(s.replica.View, time.Now()), !s.cfg.NoProcessMetrics)...)
-}
-
 func (s *Server) sessionConfig() session.Config {
 	c := session.Config{
 		Member:      s.cfg.ID,
@@ -304,7 +267,7 @@ func (s *Server) sessionConfig() session.Config {
 		Now:           s.cfg.Now,
 		Clock:         s.cfg.Clock,
 		Report: func(ctx context.Context, name string, ids []znode.Identity) ([]byte, wire.Code) {
-			return s.console.Report(ctx, name, ids)
+			return s.surfaces.console.Report(ctx, name, ids)
 		},
 	}
 	if s.audit != nil {
@@ -382,7 +345,7 @@ func (s *Server) quorumConfig(stores store.Stores, peers net.Listener) quorum.Co
 		SlowFsync:      s.cfg.SlowFsync,
 		ConfigText:     s.cfg.ConfigText(),
 		Stores:         stores,
-		Listener:       listener{s.sessions, s.recorder, &foreignLocks{log: s.log, client: s.sessions.ClientAddr, now: s.clocks.now, met: &s.port.counters.lockStrangers}},
+		Listener:       listener{s.sessions, s.surfaces.recorder, &foreignLocks{log: s.log, client: s.sessions.ClientAddr, now: s.clocks.now, met: &s.port.counters.lockStrangers}},
 		Logger:         s.log,
 		MembersChanged: s.membersChanged,
 		Fatal:          s.fail,
@@ -420,10 +383,10 @@ func (s *Server) SecureClientAddr() net.Addr {
 }
 
 // HTTPAddr is where HTTP is served, nil if it is not.
-func (s *Server) HTTPAddr() net.Addr { return s.http.Addr() }
+func (s *Server) HTTPAddr() net.Addr { return s.surfaces.http.Addr() }
 
 // MetricsAddr is where Prometheus finds the metrics, nil if it does not.
-func (s *Server) MetricsAddr() net.Addr { return s.metricsPort.Addr() }
+func (s *Server) MetricsAddr() net.Addr { return s.surfaces.metrics.Addr() }
 
 // Ready reports whether this member counts: it knows a leader, and has applied what it has been
 // told to be committed, as of the last few seconds (quorum.Replica.Ready). If not, why says it.
@@ -512,9 +475,7 @@ func (s *Server) stopOnce() error {
 	s.auditMember("serverStop", session.AuditInvoked)
 	defer s.closeAudit()
 	s.port.stopAccepting()
-	s.console.Close()
-	s.http.Stop()
-	s.metricsPort.Stop()
+	s.surfaces.stop()
 	s.tls.stop()
 	// Order: handshakes give up before the sessions end, so that none comes to a session
 	// afterwards.

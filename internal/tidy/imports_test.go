@@ -53,7 +53,7 @@ const imports = `
 	                       github.com/prometheus/client_golang/prometheus/collectors
 	                       github.com/prometheus/client_golang/prometheus/promhttp
 	server/ops/door:       znode session internal/connlimit server/zoocfg server/ops/audit
-	server/ops:            wire znode quorum quorum/peer session server/zoocfg server/ops/audit server/ops/door server/ops/metrics
+	server/ops:            wire znode locknode quorum quorum/peer session server/zoocfg server/ops/audit server/ops/door server/ops/metrics
 	                       internal/histogram
 	# The surfaces know the member by ops.Member, and not each other.
 	server/ops/words:      wire znode session server/ops server/ops/door
