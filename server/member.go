@@ -80,15 +80,18 @@ func (m *member) Standing() ops.Standing {
 func (m *member) Figures() *ops.Figures {
 	s := m.s
 	f := &ops.Figures{
-		ID: s.cfg.ID, Alone: s.cfg.Standalone(), Version: m.build.Version, Build: m.build.zooKeeperLine(),
-		Uptime: time.Since(m.started), Standing: m.Standing(),
-		Replica: s.replica.Status(), Membership: m.membership(), Peers: s.replica.PeerStats(), PeerAuth: s.peerAuth.kind(),
-		CommonVersion: s.replica.CommonVersion(),
-		ClientAddr:    s.ClientAddr().String(), Port: s.port.counts(), Connections: s.port.count(),
-		Work: s.sessions.Stats(), LocalSessions: s.sessions.LocalSessions(),
-		IndexRefused: s.surfaces.console.IndexRefused(), LinesDropped: s.lines.Suppressed(), LockStrangers: s.port.counters.lockStrangers.Load(),
-		DiskFullStops: s.cfg.DiskFullStops, Failures: s.cfg.DiskFullStops, PeerPort: s.peerAuth.metrics,
-		OfWork: s.sessions.Measures(), OfLog: s.replica.Measures(), Pauses: &s.clocks.pauses, Recents: &m.recents,
+		Program: ops.Program{ID: s.cfg.ID, Alone: s.cfg.Standalone(), Version: m.build.Version, Build: m.build.zooKeeperLine(),
+			Uptime: time.Since(m.started)},
+		Standing: m.Standing(),
+		ReplicaFigures: ops.ReplicaFigures{Replica: s.replica.Status(), Membership: m.membership(), OfLog: s.replica.Measures(),
+			Peers: s.replica.PeerStats(), PeerAuth: s.peerAuth.kind(), PeerPort: s.peerAuth.metrics,
+			CommonVersion: s.replica.CommonVersion()},
+		ClientFigures: ops.ClientFigures{ClientAddr: s.ClientAddr().String(), Port: s.port.counts(), Connections: s.port.count(),
+			Work: s.sessions.Stats(), OfWork: s.sessions.Measures(), LocalSessions: s.sessions.LocalSessions()},
+		IndexRefused: s.surfaces.console.IndexRefused(), LinesDropped: s.lines.Suppressed(),
+		LockStrangers: s.port.counters.lockStrangers.Load(),
+		DiskFullStops: s.cfg.DiskFullStops, Failures: s.cfg.DiskFullStops,
+		Pauses: &s.clocks.pauses, Recents: &m.recents,
 	}
 	f.ClientPort, f.SecurePort = s.port.ports()
 	s.replica.View(func(store *znode.Store) { f.State, f.Zxid = store.Counts(), store.Zxid() })

@@ -211,9 +211,10 @@ func (f *Figures) httpAddress() string {
 func health(m Member, f *Figures) *Health {
 	replica := m.Replica()
 	h := &Health{
-		Term: strconv.FormatUint(f.Replica.Term, 10), AppliedIndex: f.Replica.AppliedIndex, CommitIndex: f.Replica.CommitIndex,
-		LastIndex: f.Replica.LastIndex, StateBytes: f.Work.StateBytes, Connections: f.Work.Connections,
-		Outstanding: f.Work.Outstanding, UptimeMs: f.Uptime.Milliseconds(), Build: f.Version, Zxid: fmt.Sprintf("0x%x", uint64(f.Zxid)),
+		LogHealth: LogHealth{Term: strconv.FormatUint(f.Replica.Term, 10), AppliedIndex: f.Replica.AppliedIndex,
+			CommitIndex: f.Replica.CommitIndex, LastIndex: f.Replica.LastIndex, Zxid: fmt.Sprintf("0x%x", uint64(f.Zxid))},
+		StateBytes: f.Work.StateBytes, Connections: f.Work.Connections,
+		Outstanding: f.Work.Outstanding, UptimeMs: f.Uptime.Milliseconds(), Build: f.Version,
 		Nodes: f.State.Nodes, Disk: replica.Disk().String(), Joining: !replica.Counted(), DisksReplaced: f.OfLog.DisksReplaced.Load(),
 	}
 	if c := replica.Cluster(); c != 0 {

@@ -111,14 +111,19 @@ type holderRow struct {
 	Who        string `json:"who"`
 }
 
+// ownerRow is a contender's node, and the session that owns it.
+type ownerRow struct {
+	Path      string `json:"path"`
+	Node      string `json:"node"`
+	Session   string `json:"session"`
+	Address   string `json:"address"`
+	TimeoutMs int32  `json:"timeoutMs"`
+	Connected *bool  `json:"connected"`
+}
+
 // contenderRow is a contender in a queue.
 type contenderRow struct {
-	Path       string   `json:"path"`
-	Node       string   `json:"node"`
-	Session    string   `json:"session"`
-	Address    string   `json:"address"`
-	TimeoutMs  int32    `json:"timeoutMs"`
-	Connected  *bool    `json:"connected"`
+	ownerRow
 	Held       bool     `json:"held"`
 	MayHold    bool     `json:"mayHold"`
 	Mode       string   `json:"mode"`

@@ -359,7 +359,7 @@ func (x *index) contenderRow(l *lock, c *locknode.Contender, store *znode.Store,
 	here map[wire.SessionID]bool, now time.Time,
 ) contenderRow {
 	r := contenderRow{
-		Path: c.Path, Node: c.Node, Session: hexText(c.Session), Held: c.Held, MayHold: c.MayHold,
+		ownerRow: ownerRow{Path: c.Path, Node: c.Node, Session: hexText(c.Session)}, Held: c.Held, MayHold: c.MayHold,
 		Mode: modeOf(l, c), Token: c.Token, Layout: c.Layout, Library: c.Library, CreatedAt: stamp(c.Created),
 		QueuedAt: stamp(c.Queued),
 		Orphan:   c.Orphan, MayIgnore: orEmpty(c.MayIgnore), Within: []string{},
