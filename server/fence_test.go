@@ -88,7 +88,7 @@ func TestFence(t *testing.T) {
 	check("/m", one, http.StatusOK, one, "")
 	check("/m", two, http.StatusConflict, one, "behind _c_0123-lock-0000000001")
 	check("/m", two+1, http.StatusConflict, one, "no node of the lock has this token")
-	if _, a, _ := askFence(t, s, about("/m", one), ""); a.Node != first || a.Session != ops.SessionText(c.id.SessionID) || a.Lock != "/m" || a.Token != one {
+	if _, a, _ := askFence(t, s, about("/m", one), ""); a.Node != first || a.Session != ops.Hex(c.id.SessionID) || a.Lock != "/m" || a.Token != one {
 		t.Errorf("%+v", a)
 	}
 	c.call(wire.OpDelete, &wire.DeleteRequest{Path: first, Version: -1})

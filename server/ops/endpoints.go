@@ -73,7 +73,7 @@ const auditTransfer = "transferLeadership"
 // permission, 400 if N is no number, and 503 if there is no leader.
 func (e *Endpoints) serveLeader(w http.ResponseWriter, r *http.Request) {
 	if e.Config().Standalone() {
-		door.WriteError(w, http.StatusConflict, "this member stands alone: there is nobody else")
+		door.WriteError(w, http.StatusConflict, ErrAlone.Error())
 		return
 	}
 	to := quorum.NoMember
@@ -96,13 +96,12 @@ func (e *Endpoints) serveLeader(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), door.Timeout)
 	defer cancel()
-	err := e.Replica().TransferLeadership(ctx, to, ProveTransfer(caller.Identities))
+	leader, err := Transfer(ctx, e, caller.Identities, to)
 	e.Door.Audit(r, auditTransfer, "", err == nil)
 	if err != nil {
 		door.WriteError(w, http.StatusConflict, err.Error())
 		return
 	}
-	leader := int(e.Replica().Leader())
 	e.Config().Logger.Info("leadership transferred, as asked over HTTP", "client", r.RemoteAddr, "leader", leader)
 	door.WriteJSON(w, http.StatusOK, leaderAnswer{Leader: leader})
 }

@@ -234,7 +234,7 @@ func (a *FenceAnswer) step(view func(func(*znode.Store)), f func(*znode.Store)) 
 // there is no such lock, or the lock is one node, or with errNoPermission.
 func (a *FenceAnswer) begin(view func(func(*znode.Store)), ids []znode.Identity) (locks []string, err error) {
 	view(func(store *znode.Store) {
-		a.Zxid = fmt.Sprintf("0x%x", uint64(store.Zxid()))
+		a.Zxid = Hex(store.Zxid())
 		_, stat, code := store.Get(a.Lock, ids)
 		_, name := locknode.Split(a.Lock)
 		isNode := stat.EphemeralOwner != 0 && stat.NumChildren == 0
@@ -246,7 +246,7 @@ func (a *FenceAnswer) begin(view func(func(*znode.Store)), ids []znode.Identity)
 		case isNode && !locknode.Contends(name): // a lock that is one node
 			a.Newest = int64(stat.Czxid)
 			if a.Valid = a.Newest == a.Token; a.Valid {
-				a.Node, a.Session = a.Lock, SessionText(stat.EphemeralOwner)
+				a.Node, a.Session = a.Lock, Hex(stat.EphemeralOwner)
 			} else {
 				a.Reason = "another has the lock"
 			}
@@ -284,7 +284,7 @@ const (
 // confirm is the last step: the lock may still be read, and a node that was found to be valid is
 // still there.
 func (a *FenceAnswer) confirm(store *znode.Store, ids []znode.Identity) error {
-	a.Zxid = fmt.Sprintf("0x%x", uint64(store.Zxid()))
+	a.Zxid = Hex(store.Zxid())
 	if _, _, code := store.Get(a.Lock, ids); code == wire.CodeNoAuth {
 		return errNoPermission
 	}
@@ -304,7 +304,7 @@ func (a *FenceAnswer) fill(v locknode.Verdict) {
 		a.Reason = noSuchNode
 		return
 	}
-	a.Node, a.Session = own.Path+"/"+own.Node, SessionText(wire.SessionID(own.Session))
+	a.Node, a.Session = own.Path+"/"+own.Node, Hex(wire.SessionID(own.Session))
 	switch a.Valid = own.Held; {
 	case own.Held:
 	case own.Kind == locknode.KindLease:

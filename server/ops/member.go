@@ -50,10 +50,9 @@ type Member interface {
 // Shared is what the surfaces of a member have in common.
 type Shared struct {
 	Member
-	Door *door.Door
-	// Listings holds one element for each listing that is being made or sent.
-	Listings  chan struct{}
-	TraceMask atomic.Int64 // of gtmk and stmk
+	Door      *door.Door
+	listings  chan struct{} // holds one element for each listing that is being made or sent
+	TraceMask atomic.Int64  // of gtmk and stmk
 }
 
 const (
@@ -67,9 +66,23 @@ const (
 
 // NewShared returns what the surfaces of m share.
 func NewShared(m Member, d *door.Door) *Shared {
-	s := &Shared{Member: m, Door: d, Listings: make(chan struct{}, listingsAtOnce)}
+	s := &Shared{Member: m, Door: d, listings: make(chan struct{}, listingsAtOnce)}
 	s.TraceMask.Store(defaultTraceMask)
 	return s
+}
+
+// BeginListing waits until a listing may be made and sent, at most for that time; false if there are
+// others all the while, because clients do not read theirs. end ends the listing.
+func (s *Shared) BeginListing(ctx context.Context, wait time.Duration) (end func(), ok bool) {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case s.listings <- struct{}{}:
+		return func() { <-s.listings }, true
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return nil, false
 }
 
 // Standing is how a member stands in its cluster.
@@ -101,8 +114,8 @@ func Interest(stats session.ConnStats) int {
 	return 1
 }
 
-// SessionText is a session's id as people know it.
-func SessionText(id wire.SessionID) string { return fmt.Sprintf("0x%x", uint64(id)) }
+// Hex is the id of a session, or a zxid, as people know it.
+func Hex[T ~int64 | ~uint64](id T) string { return fmt.Sprintf("0x%x", uint64(id)) }
 
 // OpName is ZooKeeper's short name of an operation, in cons; NA if it has none.
 func OpName(op wire.Op) string {

@@ -3,7 +3,6 @@ package ops
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -79,7 +78,7 @@ func (r *Reports) Own() []byte {
 func (r *Reports) Cluster() *Cluster {
 	f := r.member.Figures()
 	c := &Cluster{Standalone: f.Alone, Leader: f.Leader, Term: strconv.FormatUint(f.Replica.Term, 10),
-		Version: fmt.Sprintf("0x%x", uint64(f.Membership.Version)), Members: r.members(f), Changes: []LeaderChange{},
+		Version: Hex(f.Membership.Version), Members: r.members(f), Changes: []LeaderChange{},
 		State: StateCounts{Nodes: f.State.Nodes, Ephemerals: f.State.Ephemerals, Sessions: f.State.Sessions,
 			DataBytes: f.State.DataSizeBytes}}
 	var commit uint64
@@ -212,7 +211,7 @@ func health(m Member, f *Figures) *Health {
 	replica := m.Replica()
 	h := &Health{
 		LogHealth: LogHealth{Term: strconv.FormatUint(f.Replica.Term, 10), AppliedIndex: f.Replica.AppliedIndex,
-			CommitIndex: f.Replica.CommitIndex, LastIndex: f.Replica.LastIndex, Zxid: fmt.Sprintf("0x%x", uint64(f.Zxid))},
+			CommitIndex: f.Replica.CommitIndex, LastIndex: f.Replica.LastIndex, Zxid: Hex(f.Zxid)},
 		StateBytes: f.Work.StateBytes, Connections: f.Work.Connections,
 		Outstanding: f.Work.Outstanding, UptimeMs: f.Uptime.Milliseconds(), Build: f.Version,
 		Nodes: f.State.Nodes, Disk: replica.Disk().String(), Joining: !replica.Counted(), DisksReplaced: f.OfLog.DisksReplaced.Load(),

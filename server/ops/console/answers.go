@@ -35,8 +35,6 @@ func (s stamp) MarshalJSON() ([]byte, error) {
 	return t.UTC().AppendFormat(nil, `"2006-01-02T15:04:05.000Z"`), nil
 }
 
-func hexText[T ~int64 | ~uint64](n T) string { return fmt.Sprintf("0x%x", uint64(n)) }
-
 // failure is an error with the status of its answer.
 type failure struct {
 	status int

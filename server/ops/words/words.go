@@ -41,12 +41,11 @@ const listingWait = 10 * time.Second
 // listing. Without a turn it sends nothing.
 func (s *Words) Answer(word string, asking Asking, send func(answer string)) {
 	if listingWords[word] {
-		select {
-		case s.Listings <- struct{}{}:
-			defer func() { <-s.Listings }()
-		case <-time.After(listingWait):
-			return // other clients do not read their listings
+		end, ok := s.BeginListing(context.Background(), listingWait)
+		if !ok {
+			return
 		}
+		defer end()
 	}
 	answer := s.text(word, asking)
 	if answer != notServing && s.Config().AllowsWord(word) {
