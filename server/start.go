@@ -149,8 +149,8 @@ func prepare(cfg *Config) (original *slog.Logger, lines *loglimit.Handler, err e
 	return original, lines, nil
 }
 
-// open puts the member together, from the disk up to the ports; see the package comment. It adds to
-// opened what has to be closed if a later step fails.
+// open puts the member together, from the disk up to the ports; see the package comment. opened
+// gets the functions that close its parts again if a later step fails.
 func (s *Server) open(ctx context.Context, original *slog.Logger, opened *[]func()) error {
 	// The disk, the certificates and the ports: a fault of the configuration is found here, before
 	// anything has begun.
@@ -306,7 +306,7 @@ func (s *Server) closeAudit() {
 	}
 }
 
-// auditMember writes to the audit log what this member does itself.
+// auditMember writes an operation of this member itself to the audit log.
 func (s *Server) auditMember(operation string, result session.AuditResult) {
 	if s.audit != nil {
 		s.audit.Audit(&session.AuditRecord{Operation: operation, Result: result})

@@ -87,7 +87,7 @@ func (l ListedMember) Answers() bool {
 	return true
 }
 
-// Listed is what the server line of a member says of it, with the state "no answer".
+// Listed is a member as its server line describes it, with the state "no answer".
 func Listed(m zoocfg.Member) ListedMember {
 	l := ListedMember{ID: m.ID, Role: "participant", State: NoAnswer, Peers: m.PeerAddr(),
 		Clients: reachable(m, m.ClientAddr)}
@@ -200,7 +200,7 @@ type Health struct {
 	FsyncMaxMs *float64 `json:"fsyncMaxMs"`
 	// LeaderHeardMs is how long ago a follower has heard of its leader.
 	LeaderHeardMs *int64 `json:"leaderHeardMs"`
-	// PausedPart is during what part of the last minutes the process did not run, PauseMaxMs for
+	// PausedPart is the part of the last minutes during which the process did not run, PauseMaxMs
 	// how long at most.
 	PausedPart  *float64 `json:"pausedPart"`
 	PauseMaxMs  *float64 `json:"pauseMaxMs"`

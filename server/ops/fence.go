@@ -82,7 +82,7 @@ func fenceQuestion(r *http.Request) (lock string, token int64, err error) {
 	return lock, token, nil
 }
 
-// fenceStep is how many contenders are looked at under one lock of the state.
+// fenceStep is the number of contenders that are read under one lock of the state.
 const fenceStep = 1000
 
 // errNoPermission says that the lock may not be read.
@@ -92,7 +92,7 @@ var errNoPermission = errors.New("READ on the lock is needed")
 // time, since anybody can make a million contenders. All steps together are true of the moment of
 // the last: whoever is before the token's node in the queue was made before it, and so is among the
 // names from the first step on. A lock that takes several steps needs the one element of turns.
-// Errors: errNoPermission, that of ctx.
+// Errors: errNoPermission, ctx.Err.
 func (a *FenceAnswer) judge(ctx context.Context, view func(func(*znode.Store)), turns chan struct{}, ids []znode.Identity) error {
 	locks, err := a.begin(view, ids)
 	if len(locks) == 0 {
@@ -215,7 +215,7 @@ func (a *FenceAnswer) look(view func(func(*znode.Store)), dir string, names []st
 	}
 }
 
-// fenceData is how much of a node's data is looked at: what package recipes writes fits.
+// fenceData is the length of a node's data that is read: enough for the data of package recipes.
 const fenceData = 1 << 10
 
 var superIdentities = []znode.Identity{{Scheme: "super"}}

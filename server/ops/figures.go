@@ -71,7 +71,7 @@ type ClientFigures struct {
 	TLS                    func() metrics.List // of the certificates; nil without TLS
 }
 
-// PortCounts are what the client port counts, since the start or the four-letter word srst.
+// PortCounts are the counters of the client port, since the start or the four-letter word srst.
 type PortCounts struct {
 	WordsReceived, WordsSent int64 // four-letter words: they count as packets
 	ConnectRequests          int64
@@ -86,7 +86,7 @@ type PortCounts struct {
 	Silent                   int   // connections whose first request is not complete
 }
 
-// Usage is what a member uses of its machine.
+// Usage is the part of its machine that a member uses: files, disk.
 type Usage struct {
 	DataBytes, LogBytes int64 // of dataDir and dataLogDir; 0 with injected stores
 	// DataDir and DataLogDir are absolute paths; empty with injected stores.

@@ -22,8 +22,8 @@ const reportsKept = time.Second
 // ClockLook is how often a member looks at its clocks: see Figures.Pauses.
 const ClockLook = time.Second
 
-// Reports are the reports that the members of the cluster exchange: those of the others, and this
-// member's own. Its methods may be called by several goroutines.
+// Reports are the reports that the members of the cluster exchange: this member's own, and the
+// others'. Its methods may be called by several goroutines.
 type Reports struct {
 	member  Member
 	started atomic.Bool
@@ -55,8 +55,8 @@ func NewReports(m Member) *Reports {
 // Start is called when all ports of the member are open.
 func (r *Reports) Start() { r.started.Store(true) }
 
-// Own is what this member tells the others of itself, as it was within the last second and in the
-// present term: they may ask often, and some of it is read from the disk. nil before Start.
+// Own is this member's report to the others, as of the last second and the present term: they may
+// ask often, and some of it is read from the disk. nil before Start.
 func (r *Reports) Own() []byte {
 	if !r.started.Load() {
 		return nil

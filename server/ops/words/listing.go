@@ -16,8 +16,8 @@ import (
 	"lockkeeper/znode"
 )
 
-// listing is the text of a four-letter word that lists what clients have made: watches, sessions,
-// connections. It holds up to max bytes; what is written beyond that is dropped, and a last line
+// listing is the text of a four-letter word that lists watches, sessions or connections of clients.
+// It holds up to max bytes; the rest is dropped, and a last line
 // says so.
 type listing struct {
 	b   strings.Builder
