@@ -56,9 +56,10 @@ type impostor struct {
 func (c *cluster) impostor(host string, from MemberID) impostor {
 	c.t.Helper()
 	h := c.net.Host(host)
-	of := local{c.anyone()}
+	r := c.anyone()
+	of := aboveOf(r)
 	roster := peer.NewRoster(c.members, false, raftnet.ForPort(of))
-	roster.SetCluster(of.roster.Cluster())
+	roster.SetCluster(r.roster.Cluster())
 	port, err := peer.Listen(peer.Config{ID: from, Disk: peer.DiskID(from), Members: c.members, Listen: h.Listen, Dial: h.Dial, ListenAddr: host + ":9"},
 		roster, raftnet.ForPort(of))
 	if err != nil {
@@ -385,7 +386,7 @@ func TestSlowSnapshotHoldsUpNobody(t *testing.T) {
 }
 
 // The same with a whole member, over its port: a snapshot that its leader has sent long ago
-// arrives. TestSnapshotIsHeldBack in server/simtest has the network do that.
+// arrives. TestSnapshotIsHeldBack in jepsen/simtest has the network do that.
 func TestLateSnapshotTakesNothingBack(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		l := c.leader()

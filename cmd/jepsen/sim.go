@@ -19,7 +19,7 @@ import (
 const simAbout = `Runs simulated clusters, whole members on simulated networks and disks, in virtual time: an hour
 takes a few seconds. Each seed is another cluster, with other faults and clients.
 
-Simulations run inside testing/synctest bubbles, so this compiles the tests of server/simtest and
+Simulations run inside testing/synctest bubbles, so this compiles the tests of jepsen/simtest and
 runs them, one process for each seed: it needs the Go toolchain and must be run inside the module.
 For the sake of seeds that reproduce their runs the standard library is compiled anew, with a few
 lines of the runtime replaced (see jepsen/sim); the first time takes a minute.

@@ -1,5 +1,5 @@
 // Package mutant is the table of the bugs that are planted deliberately, to see that the
-// simulations (server/simtest) catch them. Each has a hook in the code that it breaks:
+// simulations (jepsen/simtest) catch them. Each has a hook in the code that it breaks:
 //
 //	if mutant.On(mutant.GapTaken) { ... }
 //

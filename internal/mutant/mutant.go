@@ -79,7 +79,7 @@ type Entry struct {
 	What     string // what is wrong
 	// Quick: the simulations catch it within seconds.
 	Quick bool
-	// Scenario is the test of server/simtest that aims at it; "" if it is for the random
+	// Scenario is the test of jepsen/simtest that aims at it; "" if it is for the random
 	// simulations to catch.
 	Scenario string
 	// Recipe is the drill of package recipes that catches it, for the simulations have no recipes:
@@ -91,7 +91,7 @@ type Entry struct {
 var Table = []Entry{
 	{SkippedFsync, "skipped-fsync", "C1", "quorum/wal/segment.go", "the log does not sync what it writes; a power cut loses some of it", true, "", ""},
 	{VoteNotPersisted, "vote-not-persisted", "C1", "quorum/store/guard.go", "votes are not written down at all: a member may vote twice in a term", true, "TestVoteOutlivesPowerCut", ""},
-	{VoteNotSynced, "vote-not-synced", "C1", "server/simtest/mutation_test.go", "votes are not synced: a member may vote again after a power cut", true, "TestVoteOutlivesPowerCut", ""},
+	{VoteNotSynced, "vote-not-synced", "C1", "jepsen/simtest/mutation_test.go", "votes are not synced: a member may vote again after a power cut", true, "TestVoteOutlivesPowerCut", ""},
 	{LeaseFromConfirmation, "lease-from-confirmation", "C6", "quorum/lease.go", "a lease counts from when its confirmation arrives, not from before the report was sent", true, "TestMarginWhenConfirmationsAreLate", ""},
 	{LeaseUnproven, "lease-unproven", "C6", "quorum/raftnet/followers.go", "a leader confirms leases without looking whether a quorum still follows it", true, "TestMarginWhenFollowersAreLate", ""},
 	{AnswersWithoutLease, "answers-without-lease", "C6", "session/lease.go", "clients are answered while their lease is unconfirmed", false, "", ""},
@@ -100,7 +100,7 @@ var Table = []Entry{
 	{OldConnectionServed, "old-connection-served", "C2", "znode/store.go", "what a replaced connection still had in flight takes effect", false, "", ""},
 	{WatchAfterReply, "watch-after-reply", "C3", "session/manager.go", "watches fire after the reply that shows the change", true, "", ""},
 	{ReadOvertakesWrite, "read-overtakes-write", "C2", "session/session.go", "reads are answered though a write before them is outstanding", true, "", ""},
-	{EarlySnapshot, "early-snapshot", "C1", "server/simtest/mutation_test.go", "a snapshot is acknowledged, and the log cut, before it is on the disk", true, "", ""},
+	{EarlySnapshot, "early-snapshot", "C1", "jepsen/simtest/mutation_test.go", "a snapshot is acknowledged, and the log cut, before it is on the disk", true, "", ""},
 	{SnapshotForgetsTurns, "snapshot-forgets-turns", "C5", "znode/restore.go", "a restored snapshot has forgotten which requests of each session have been applied", false, "", ""},
 	{RestoreKeepsConnections, "restore-keeps-connections", "C3", "session/manager.go", "clients stay connected to a member whose state a snapshot has replaced", true, "TestWatchOverSnapshot", ""},
 	{ZxidRepeats, "zxid-repeats", "C1", "znode/store.go", "two updates of a term get the same zxid", true, "", ""},

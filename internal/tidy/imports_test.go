@@ -63,11 +63,11 @@ const imports = `
 	                       server/offline server/secure server/ops
 	                       server/ops/admin server/ops/audit server/ops/console server/ops/console/web server/ops/door server/ops/metrics
 	                       server/ops/words internal/loglimit internal/histogram internal/clock
-	server/simtest:
+	jepsen/simtest:
 	deploy:
 	locktest:              server wire znode internal/simnet
 	bench:                 wire internal/zkconn internal/cputime
-	bench/compare:         bench jepsen recipes internal/freeport go.etcd.io/etcd/client/v3 go.etcd.io/etcd/client/v3/concurrency go.uber.org/zap
+	jepsen/compare:         bench jepsen recipes internal/freeport go.etcd.io/etcd/client/v3 go.etcd.io/etcd/client/v3/concurrency go.uber.org/zap
 	cmd/lockkeeper:        server server/datadir server/offline server/ops server/ops/admin server/secure/certs server/zoocfg server/secure locknode recipes bench internal/clock internal/cputime github.com/go-zookeeper/zk golang.org/x/sys/unix golang.org/x/term
 
 	# The clients' side knows no package of the server.
@@ -128,6 +128,7 @@ const imports = `
 	internal/tidy:
 	internal/release:
 	jepsen/pages:
+	jepsen/bench:
 	deploy/check:
 `
 
@@ -135,8 +136,8 @@ const imports = `
 // and what it imports anyway.
 const testImports = `
 	session:               internal/cputime
-	deploy:                internal/freeport server/zoocfg go.yaml.in/yaml/v3
-	deploy/check:          jepsen server/zoocfg internal/testcert github.com/go-zookeeper/zk
+	deploy:                internal/freeport server/zoocfg
+	deploy/check:          jepsen server/zoocfg go.yaml.in/yaml/v3 internal/testcert github.com/go-zookeeper/zk
 	                       helm.sh/helm/v4/pkg/chart/common helm.sh/helm/v4/pkg/chart/common/util helm.sh/helm/v4/pkg/chart/v2/lint
 	                       helm.sh/helm/v4/pkg/chart/v2/lint/support helm.sh/helm/v4/pkg/chart/v2/loader helm.sh/helm/v4/pkg/engine
 	                       k8s.io/api/apps/v1 k8s.io/api/core/v1 k8s.io/api/networking/v1 k8s.io/api/policy/v1
@@ -147,8 +148,7 @@ const testImports = `
 	jepsen/pages:          jepsen internal/freeport
 	jepsen:                recipes internal/testcert
 	locktest:              recipes github.com/go-zookeeper/zk
-	recipes:               github.com/anishathalye/porcupine
-	bench:                 jepsen
+	jepsen/bench:          bench jepsen github.com/go-zookeeper/zk
 	znode:                 internal/freeport internal/cputime
 	jepsen/console:        jepsen server/ops/console/web recipes github.com/go-zookeeper/zk github.com/chromedp/chromedp github.com/chromedp/chromedp/kb
 	                       github.com/chromedp/cdproto/cdp github.com/chromedp/cdproto/emulation github.com/chromedp/cdproto/log
@@ -175,7 +175,7 @@ const testImports = `
 	server:                zkdata session/sasl internal/cputime internal/simnet internal/simdisk internal/freeport internal/testcert github.com/hashicorp/raft
 	server/ops/console:    session server/zoocfg
 	cmd/lockkeeper:        wire zkdata session/sasl internal/freeport internal/testcert
-	server/simtest:        internal/simnet internal/simdisk internal/mutant internal/clock server server/ops/admin quorum quorum/peer quorum/raftnet quorum/store znode wire
+	jepsen/simtest:        internal/simnet internal/simdisk internal/mutant internal/clock server server/ops/admin quorum quorum/peer quorum/raftnet quorum/store znode wire
 	                       recipes jepsen jepsen/workload github.com/go-zookeeper/zk github.com/hashicorp/raft
 `
 

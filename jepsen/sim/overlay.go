@@ -37,7 +37,7 @@ var patches = []struct{ file, old, new string }{
 // oneInThousand is how the two caches of interface types decide whether they grow.
 const oneInThousand = "if cheaprand()&1023 != 0 {\n\t\t// Only bother updating the cache ~1 in 1000 times.\n\t\t"
 
-// bubbleRand is appended to the runtime's rand.go. server/simtest sets bubbleSeed.
+// bubbleRand is appended to the runtime's rand.go. jepsen/simtest sets bubbleSeed.
 const bubbleRand = `
 //go:linkname bubbleSeed
 var bubbleSeed uint64

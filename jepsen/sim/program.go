@@ -70,7 +70,7 @@ func Build(ctx context.Context, dir string, o BuildOptions) (*Program, error) {
 			args = append(args, "-overlay", overlay)
 		}
 	}
-	args = append(args, "-tags", strings.Join(tags, ","), "lockkeeper/server/simtest")
+	args = append(args, "-tags", strings.Join(tags, ","), "lockkeeper/jepsen/simtest")
 	build := exec.CommandContext(ctx, "go", args...)
 	// With cgo, which depends on whether the machine has a C compiler, a seed is another run.
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -148,7 +148,7 @@ func (p *Program) Run(ctx context.Context, s Simulation) (*Result, error) {
 		"-sim.virtual="+s.Virtual.String(), "-sim.results="+filepath.Base(results), "-sim.journal="+filepath.Base(journal),
 		"-sim.workload="+s.Workload, "-sim.mutation="+s.Mutation)
 	cmd.Dir = p.dir
-	// Garbage is collected when server/simtest says so, and nobody runs meanwhile.
+	// Garbage is collected when jepsen/simtest says so, and nobody runs meanwhile.
 	cmd.Env = []string{"GOMAXPROCS=1", "GOGC=off", "GODEBUG=asyncpreemptoff=1,memprofilerate=0,gcstoptheworld=2",
 		"GOTRACEBACK=all"}
 	started := time.Now()
@@ -287,7 +287,7 @@ func saveJournal(journal, name string) error {
 }
 
 // Workloads are the names that Simulation.Workload may list, separated by commas: what the clients
-// of server/simtest do, and the workloads of package jepsen/workload.
+// of jepsen/simtest do, and the workloads of package jepsen/workload.
 func Workloads() []string {
 	return append([]string{"locks", "foreign-locks", "registers", "pipes"}, workload.Names()...)
 }

@@ -12,14 +12,14 @@ import (
 	"time"
 )
 
-// DefaultMaxConns is how many connections a peer port accepts. A member has about ten to each other
-// one.
+// DefaultMaxConns bounds the connections that a peer port accepts. A member has about ten to each
+// other one.
 const DefaultMaxConns = 256
 
 // admission bounds the connections that the peer port has accepted: in total, for each address, for
 // each member, and before their preface. A full port closes the connection that has been silent for
 // the longest rather than refuse a new one: healthy members are never silent for long where it
-// matters, and open again what is closed.
+// matters, and dial again.
 type admission struct {
 	max int // in total; the other bounds follow from it
 
@@ -36,7 +36,7 @@ type inbound struct {
 	named bool         // it has said, and proved, who it is. Lock of both: admission.mu
 
 	// The goroutine that serves the connection reads from it, and has these: a byte that was read
-	// ahead, and how many bytes may still be read; negative: any number.
+	// ahead, and the number of bytes that may still be read; negative: any number.
 	ahead   []byte
 	allowed int
 }
@@ -107,7 +107,7 @@ func remoteIP(c net.Conn) netip.Addr {
 }
 
 // perAddr bounds the connections of one address, unnamed those that have not said, or not proved,
-// who they are, perMember those of one member.
+// who they are, perMember the connections of one member.
 func (a *admission) perAddr() int   { return max(a.max/2, 1) }
 func (a *admission) unnamed() int   { return max(a.max/4, 1) }
 func (a *admission) perMember() int { return max(a.max/8, 8) }
@@ -210,7 +210,7 @@ func (a *admission) forget(in *inbound) {
 	delete(a.open, in)
 }
 
-// unproved is how many connections are open that have not said, or not proved, who they are.
+// unproved counts the open connections that have not said, or not proved, who they are.
 func (a *admission) unproved() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -227,7 +227,7 @@ func (a *admission) count() int {
 // origins tells whether a connection can come from a member, by the addresses of that member in the
 // roster. A host name may have several addresses; any of them will do. Only machines can be told
 // apart: a process on the machine of a member, or one that can send from its address and receive
-// what is sent there, passes for the member.
+// there, passes for the member.
 type origins struct {
 	lookup func(ctx context.Context, host string) ([]netip.Addr, error)
 

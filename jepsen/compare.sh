@@ -2,7 +2,7 @@
 # Measures lockkeeper beside ZooKeeper and etcd, three members each, on this machine.
 # docs/performance.md says what and how.
 #
-#   bench/compare.sh [flags]     bench/compare.sh -h shows them
+#   jepsen/compare.sh [flags]     jepsen/compare.sh -h shows them
 #
 # What is missing is installed (Debian, apt-get). The data go below $TMPDIR, or /tmp: it has to be a
 # disk, not memory. The timers of every process may be $TIMER_SLACK_NS ns late, by default a
@@ -28,7 +28,7 @@ fi
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 go build -C "$sources" -o "$dir/lockkeeper" ./cmd/lockkeeper
-go build -C "$sources/bench/compare" -o "$dir/compare" .
+go build -C "$sources/jepsen/compare" -o "$dir/compare" .
 echo "${TIMER_SLACK_NS:-1000000}" >"/proc/$$/timerslack_ns" # whatever this starts inherits it
 # Not exec: the trap above removes the programs. What ends this script ends compare, which ends what
 # it has started.

@@ -2,7 +2,7 @@
 // writes a table in Markdown. It never runs two clusters at a time. Begin reading with steps.go,
 // what is measured, and round.go, how; docs/performance.md says how to read the table.
 //
-//	bench/compare.sh [-rounds 3] [-duration 3s] [-only REGEXP]
+//	jepsen/compare.sh [-rounds 3] [-duration 3s] [-only REGEXP]
 //	                 [-systems lockkeeper,zookeeper,etcd] [-delay 1ms] [-json FILE] [-out FILE]
 //
 // compare.sh installs what is missing (Debian) and runs it. It is a module of its own, so that

@@ -1,4 +1,4 @@
-package deploy
+package check
 
 import (
 	"encoding/json"
@@ -120,10 +120,10 @@ func want(t *testing.T, what string, got, want any) {
 }
 
 // TestCompose: each member of the zoo.cfg is a service, with a number and ports of its own, and
-// Prometheus and Grafana find what they read. deploy/check runs the containers.
+// Prometheus and Grafana find the files that they read.
 func TestCompose(t *testing.T) {
-	c := documents(t, read(t, "compose.yaml"))[0]
-	text := read(t, "compose/zoo.cfg")
+	c := documents(t, read(t, "../compose.yaml"))[0]
+	text := read(t, "../compose/zoo.cfg")
 	cfg := load(t, text)
 	var targets []string
 	for i, m := range cfg.Members {
@@ -133,11 +133,11 @@ func TestCompose(t *testing.T) {
 		want(t, m.Host+": console", s.at("ports", 1), fmt.Sprintf("127.0.0.1:%d:%s", 8081+i, setting(text, "admin.serverPort")))
 		targets = append(targets, m.Host+":"+setting(text, "metricsProvider.httpPort"))
 	}
-	p := documents(t, read(t, "compose/prometheus.yml"))[0]
+	p := documents(t, read(t, "../compose/prometheus.yml"))[0]
 	want(t, "targets", p.at("scrape_configs", 0, "static_configs", 0, "targets"), targets)
-	source := documents(t, read(t, "compose/grafana/datasources/prometheus.yml"))[0].at("datasources", 0)
+	source := documents(t, read(t, "../compose/grafana/datasources/prometheus.yml"))[0].at("datasources", 0)
 	want(t, "the data source", source.at("url"), "http://prometheus:9090")
-	docs := documents(t, read(t, "compose/grafana/dashboards/lockkeeper.yml"))[0].at("providers", 0, "options", "path").String()
+	docs := documents(t, read(t, "../compose/grafana/dashboards/lockkeeper.yml"))[0].at("providers", 0, "options", "path").String()
 	for _, service := range []string{"prometheus", "grafana"} {
 		if !slices.Contains(c.at("services", service, "volumes").names(), "../docs:"+docs+":ro") {
 			t.Errorf("%s does not see docs/ at %s", service, docs)
@@ -158,8 +158,8 @@ func checkMounts(t *testing.T, compose, prometheus tree, docs string) {
 		t.Error("Grafana does not see its provisioning where its image looks for it")
 	}
 	pattern, ok := strings.CutPrefix(prometheus.at("rule_files", 0).String(), docs+"/")
-	rules, err := filepath.Glob("../docs/" + pattern)
-	if !ok || err != nil || !slices.Contains(rules, "../docs/alerts.yml") {
+	rules, err := filepath.Glob("../../docs/" + pattern)
+	if !ok || err != nil || !slices.Contains(rules, "../../docs/alerts.yml") {
 		t.Errorf("the rules are %v, in %v (%v)", prometheus.at("rule_files", 0), rules, err)
 	}
 	for _, f := range rules {
@@ -175,7 +175,7 @@ func checkMounts(t *testing.T, compose, prometheus tree, docs string) {
 func checkDashboard(t *testing.T, docs string, source tree) {
 	t.Helper()
 	found := 0
-	err := filepath.WalkDir("../docs", func(path string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir("../../docs", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || filepath.Ext(path) != ".json" {
 			return err
 		}
@@ -206,12 +206,12 @@ func checkDashboard(t *testing.T, docs string, source tree) {
 	}
 }
 
-// TestDockerfile: the image is built with the Go of the module. deploy/check builds and runs it.
+// TestDockerfile: the image is built with the Go of the module.
 func TestDockerfile(t *testing.T) {
-	mod, _, _ := strings.Cut(read(t, "../go.mod"), "\n\nrequire")
+	mod, _, _ := strings.Cut(read(t, "../../go.mod"), "\n\nrequire")
 	_, goVersion, _ := strings.Cut(mod, "\ngo ")
 	major, _, _ := strings.Cut(strings.TrimPrefix(goVersion, "1."), ".")
-	want(t, "the Go of the image", strings.Contains(read(t, "Dockerfile"), "FROM golang:1."+strings.TrimSpace(major)+" AS build"), true)
+	want(t, "the Go of the image", strings.Contains(read(t, "../Dockerfile"), "FROM golang:1."+strings.TrimSpace(major)+" AS build"), true)
 }
 
 // TestPrometheusConfig: Prometheus takes its configuration.
@@ -223,7 +223,7 @@ func TestPrometheusConfig(t *testing.T) {
 		}
 		t.Skip("needs promtool (apt-get install prometheus)")
 	}
-	if out, err := exec.Command(tool, "check", "config", "compose/prometheus.yml").CombinedOutput(); err != nil {
+	if out, err := exec.Command(tool, "check", "config", "../compose/prometheus.yml").CombinedOutput(); err != nil {
 		t.Errorf("%v: %s", err, out)
 	}
 }

@@ -17,7 +17,7 @@ import (
 // last that its member learned was no longer true. They plant the bug of the command line, as the
 // random simulations do:
 //
-//	go test ./server/simtest -tags mutants -run TestMarginWhen -sim.mutation lease-from-confirmation
+//	go test ./jepsen/simtest -tags mutants -run TestMarginWhen -sim.mutation lease-from-confirmation
 
 // The member of a client gets its last confirmation late, by up to what an answer may take.
 func TestMarginWhenConfirmationsAreLate(t *testing.T) {

@@ -1,19 +1,22 @@
-package bench
+package bench_test
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"log"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
+	"lockkeeper/bench"
 	"lockkeeper/jepsen"
-	"lockkeeper/wire"
 )
 
 var tools *jepsen.Toolbox
@@ -51,7 +54,7 @@ func startCluster(t *testing.T, members int) *jepsen.Cluster {
 func TestWorkloads(t *testing.T) {
 	cluster := startCluster(t, 3)
 	servers := strings.Split(cluster.Servers(), ",")
-	for _, cfg := range []Config{
+	for _, cfg := range []bench.Config{
 		{Workload: "write", Clients: 3},
 		{Workload: "write", Clients: 2, InFlight: 8},
 		{Workload: "read", Clients: 3, InFlight: 3},
@@ -69,7 +72,7 @@ func TestWorkloads(t *testing.T) {
 		}
 		cfg.Servers = servers
 		t.Run(fmt.Sprintf("%s/%d", cfg.Workload, cfg.InFlight), func(t *testing.T) {
-			res, err := Run(t.Context(), cfg)
+			res, err := bench.Run(t.Context(), cfg)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -108,22 +111,22 @@ var figuresOf = map[string][]string{
 // wantNothingLeft looks at the root through a server that serves.
 func wantNothingLeft(t *testing.T, servers []string) {
 	t.Helper()
-	for _, s := range servers {
-		c, err := dial(t.Context(), nil, s, 10*time.Second, patience)
-		if err != nil {
-			continue // failover has killed it
-		}
-		defer c.end()
-		if _, err := c.call(wire.OpSync, &wire.SyncRequest{Path: "/"}); err != nil {
-			t.Fatal(err)
-		}
-		names, err := c.children("/")
-		if err != nil || len(names) != 1 || names[0] != "zookeeper" {
-			t.Errorf("left in the root: %q %v", names, err)
-		}
-		return
+	conn, events, err := zk.Connect(servers, 10*time.Second, zk.WithLogInfo(false))
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Error("no server serves")
+	defer conn.Close()
+	for e := range events {
+		if e.State == zk.StateHasSession {
+			break
+		}
+	}
+	if _, err := conn.Sync("/"); err != nil {
+		t.Fatal(err)
+	}
+	if names, _, err := conn.Children("/"); err != nil || len(names) != 1 || names[0] != "zookeeper" {
+		t.Errorf("left in the root: %q %v", names, err)
+	}
 }
 
 // TestStarts: the workloads that start servers.
@@ -132,50 +135,36 @@ func TestStarts(t *testing.T) {
 	member := cluster.Members()[0]
 	command := member.Command()
 	addr := member.ClientAddr
-	res, err := Run(t.Context(), Config{Workload: "znodes", Servers: []string{addr}, Nodes: 1200, Start: command})
+	res, err := bench.Run(t.Context(), bench.Config{Workload: "znodes", Servers: []string{addr}, Nodes: 1200, Start: command})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if res.Figures["restart ms"] <= 0 {
 		t.Errorf("%+v", res)
 	}
-	if err := killProcess(FindProcess(addr)); err != nil {
+	pid := bench.FindProcess(addr)
+	if pid <= 0 {
+		t.Fatal("no server is left by znodes")
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	res, err = Run(t.Context(), Config{Workload: "boot", Servers: []string{addr}, Rounds: 2, Start: command})
+	for bench.FindProcess(addr) != 0 {
+		runtime.Gosched() // until the kernel has closed its port
+	}
+	res, err = bench.Run(t.Context(), bench.Config{Workload: "boot", Servers: []string{addr}, Rounds: 2, Start: command})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if res.Ops != 2 || res.Latency.P50 <= 0 || res.Figures["resident bytes after the start"] < 1<<20 {
 		t.Errorf("%+v", res)
 	}
-	if pid := FindProcess(addr); pid != 0 {
+	if pid = bench.FindProcess(addr); pid != 0 {
 		t.Errorf("a server was left: %d", pid)
 	}
 	broken := []string{command[0], "serve", filepath.Join(t.TempDir(), "missing.cfg")}
-	if _, err = Run(t.Context(), Config{Workload: "boot", Servers: []string{addr}, Start: broken}); err == nil ||
+	if _, err = bench.Run(t.Context(), bench.Config{Workload: "boot", Servers: []string{addr}, Start: broken}); err == nil ||
 		!strings.Contains(err.Error(), "missing.cfg") {
 		t.Errorf("a server that does not start: %v", err)
-	}
-}
-
-func TestValidate(t *testing.T) {
-	for _, tt := range []struct {
-		cfg  Config
-		want string
-	}{
-		{Config{Workload: "writ", Servers: []string{"a:1"}}, `there is no workload "writ"; there are write, read`},
-		{Config{Workload: "write"}, "no server is named"},
-		{Config{Workload: "write", Servers: []string{"a:1"}, Clients: -1}, "a number is negative"},
-		{Config{Workload: "write", Servers: []string{"a:1"}, PIDs: []int{1, 2}}, "2 processes for 1 servers"},
-		{Config{Workload: "boot", Servers: []string{"a:1"}}, "needs the command line"},
-	} {
-		if _, err := Run(t.Context(), tt.cfg); err == nil || !strings.Contains(err.Error(), tt.want) {
-			t.Errorf("%+v: %v, want %q", tt.cfg, err, tt.want)
-		}
-	}
-	_, err := Run(t.Context(), Config{Workload: "write", Servers: []string{"127.0.0.1:1"}})
-	if err == nil || errors.Is(err, context.Canceled) {
-		t.Errorf("nobody listens: %v", err)
 	}
 }

@@ -57,7 +57,7 @@ func main() {
 		flag.Usage()
 		os.Exit(2)
 	}
-	c.command = "bench/compare.sh"
+	c.command = "jepsen/compare.sh"
 	flag.Visit(func(f *flag.Flag) {
 		switch f.Name {
 		case "binary", "sources", "json", "out": // say nothing about what was measured
