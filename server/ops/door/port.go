@@ -25,7 +25,7 @@ const (
 	// Timeout bounds the work for a request, and how long one that is under way may take when the
 	// member stops.
 	Timeout = 5 * time.Second
-	// BodyBytes is how long the body of a request may be: that of an act of the console.
+	// BodyBytes limits the body of a request: an act of the console is shorter.
 	BodyBytes = 4 << 10
 )
 
@@ -136,9 +136,9 @@ func (p *Port) Addr() net.Addr {
 	return p.slots.Addr()
 }
 
-// provedBy are the identities of a request: its address, those of the certificate that was
-// shown on its connection, and those of an Authorization header "digest user:password", as in the
-// admin server of ZooKeeper.
+// provedBy are the identities of a request: its address, the holder of the certificate that was
+// shown on its connection, and the user of an Authorization header "digest user:password", as in
+// the admin server of ZooKeeper.
 func (d *Door) provedBy(r *http.Request) []znode.Identity {
 	var ids []znode.Identity
 	if at, err := netip.ParseAddrPort(r.RemoteAddr); err == nil {
