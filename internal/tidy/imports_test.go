@@ -18,7 +18,7 @@ const imports = `
 
 	quorum/codec:
 	# The port between members knows no raft.
-	quorum/peer:           znode quorum/codec internal/mutant internal/loglimit
+	quorum/peer:           znode quorum/codec internal/mutant internal/connlimit internal/loglimit
 	quorum/raftnet:        znode quorum/codec quorum/peer internal/mutant internal/clock github.com/hashicorp/raft
 	quorum/wal:            quorum/codec internal/mutant github.com/hashicorp/raft golang.org/x/sys/unix
 	quorum/store:          quorum/wal internal/mutant github.com/hashicorp/raft golang.org/x/sys/unix
@@ -53,13 +53,14 @@ const imports = `
 	                       github.com/prometheus/client_golang/prometheus/collectors
 	                       github.com/prometheus/client_golang/prometheus/promhttp
 	server/ops/door:       znode session internal/connlimit server/zoocfg server/ops/audit
-	server/ops:            wire znode quorum quorum/peer session server/zoocfg server/ops/audit server/ops/door server/ops/metrics
+	server/ops:            wire znode locknode quorum quorum/peer session server/zoocfg server/ops/audit server/ops/door server/ops/metrics
 	                       internal/histogram
 	# The surfaces know the member by ops.Member, and not each other.
 	server/ops/words:      wire znode session server/ops server/ops/door
 	server/ops/admin:      wire znode quorum session server/zoocfg server/ops server/ops/door
 	server/ops/console:    wire znode locknode quorum server/ops server/ops/door server/ops/metrics
-	server:                wire znode locknode quorum quorum/peer quorum/store session internal/connlimit golang.org/x/time/rate server/zoocfg server/datadir server/offline server/secure server/ops
+	server:                wire znode locknode quorum quorum/peer quorum/store session internal/connlimit golang.org/x/time/rate server/zoocfg server/datadir
+	                       server/offline server/secure server/ops
 	                       server/ops/admin server/ops/audit server/ops/console server/ops/console/web server/ops/door server/ops/metrics
 	                       server/ops/words internal/loglimit internal/histogram internal/clock
 	jepsen/simtest:
