@@ -97,11 +97,10 @@ func remoteAddr(nc net.Conn) netip.AddrPort {
 	return netip.AddrPortFrom(at.Addr().Unmap(), at.Port())
 }
 
-// serveConn serves a connection from its first byte until it can be closed. It returns true when it
-// is to be called again in a new goroutine, because the client may now be silent for long: a
-// request, or the handshake, is answered deeper in the stack than the next request is awaited, and
-// a stack that has grown does not shrink below 4 KB. That is more than everything else that a
-// silent client costs.
+// serveConn serves a connection from its first byte until it can be closed. It returns true when
+// the caller calls it again in a new goroutine, because the client may now be silent for long. The
+// stack of this one has grown with the last answer; docs/decisions/014-idle-connections.md has the
+// memory that a new one saves.
 func (p *clientPort) serveConn(ctx context.Context, c *conn) (again bool) {
 	sess := c.session.Load()
 	if sess == nil {
@@ -115,8 +114,8 @@ func (p *clientPort) serveConn(ctx context.Context, c *conn) (again bool) {
 	return false
 }
 
-// ended detaches a connection from its session. It is a function of its own because its frame would
-// lie below that of every client that is awaited; see serveConn.
+// ended detaches a connection from its session. It is a function of its own to keep its variables
+// out of the stack frame of serveConn, which every idle connection has.
 func (p *clientPort) ended(c *conn, sess *session.Session, err error) {
 	if !sess.Ended() {
 		p.counters.drops.Add(1)

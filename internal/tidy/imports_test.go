@@ -18,7 +18,7 @@ const imports = `
 
 	quorum/codec:
 	# The port between members knows no raft.
-	quorum/peer:           znode quorum/codec internal/mutant internal/loglimit
+	quorum/peer:           znode quorum/codec internal/mutant internal/connlimit internal/loglimit
 	quorum/raftnet:        znode quorum/codec quorum/peer internal/mutant internal/clock github.com/hashicorp/raft
 	quorum/wal:            quorum/codec internal/mutant github.com/hashicorp/raft golang.org/x/sys/unix
 	quorum/store:          quorum/wal internal/mutant github.com/hashicorp/raft golang.org/x/sys/unix
@@ -68,7 +68,8 @@ const imports = `
 	locktest:              server wire znode internal/simnet
 	bench:                 wire internal/zkconn internal/cputime
 	jepsen/compare:         bench jepsen recipes internal/freeport go.etcd.io/etcd/client/v3 go.etcd.io/etcd/client/v3/concurrency go.uber.org/zap
-	cmd/lockkeeper:        server server/datadir server/offline server/ops server/ops/admin server/secure/certs server/zoocfg server/secure locknode recipes bench internal/clock internal/cputime github.com/go-zookeeper/zk golang.org/x/sys/unix golang.org/x/term
+	cmd/lockkeeper:        server server/datadir server/offline server/ops server/ops/admin server/secure/certs server/zoocfg server/secure locknode recipes bench cmd/lockkeeper/internal/guard internal/clock github.com/go-zookeeper/zk github.com/spf13/cobra golang.org/x/term
+	cmd/lockkeeper/internal/guard: golang.org/x/sys/unix golang.org/x/term
 
 	# The clients' side knows no package of the server.
 	recipes:               locknode internal/mutant github.com/go-zookeeper/zk
@@ -174,7 +175,7 @@ const testImports = `
 	server/secure:         internal/testcert
 	server:                zkdata session/sasl internal/cputime internal/simnet internal/simdisk internal/freeport internal/testcert github.com/hashicorp/raft
 	server/ops/console:    session server/zoocfg
-	cmd/lockkeeper:        wire zkdata session/sasl internal/freeport internal/testcert
+	cmd/lockkeeper:        wire zkdata session/sasl internal/freeport internal/testcert golang.org/x/sys/unix
 	jepsen/simtest:        internal/simnet internal/simdisk internal/mutant internal/clock server server/ops/admin quorum quorum/peer quorum/raftnet quorum/store znode wire
 	                       recipes jepsen jepsen/workload github.com/go-zookeeper/zk github.com/hashicorp/raft
 `

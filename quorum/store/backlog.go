@@ -2,7 +2,6 @@ package store
 
 import (
 	"math"
-	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -128,10 +127,6 @@ func (b *backlog) flushLoop() {
 				return
 			}
 		}
-		runtime.Gosched() // the goroutines that send them to followers run first
-		// This member's clients do not wait for the commit notices that Written sends: Go
-		// runs the goroutine that was readied last first, so they go out behind the answers
-		// that wait below.
 		err := b.write(logs, true)
 		b.mu.Lock()
 		if err == nil {
