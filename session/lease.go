@@ -5,7 +5,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"lockkeeper/internal/mutant"
 	"lockkeeper/wire"
 )
 
@@ -53,11 +52,11 @@ func (l *lease) age(now int64) int64 { return now - l.confirmed.Load() }
 // sendable is for how long, from the instant now, bytes may be sent to the client; 0 or less: they
 // may not.
 func (l *lease) sendable(now int64) int64 {
-	if l.local || mutant.On(mutant.AnswersWithoutLease) {
+	if l.local {
 		return l.timeout
 	}
 	confirmed := l.confirmed.Load()
-	if woke := l.m.cfg.Clock.Woke(); !woke.IsZero() && confirmed < l.m.instant(woke) && !mutant.On(mutant.LeaseSleeps) {
+	if woke := l.m.cfg.Clock.Woke(); !woke.IsZero() && confirmed < l.m.instant(woke) {
 		return 0
 	}
 	return confirmed + l.timeout/3 - now

@@ -18,7 +18,6 @@ import (
 
 	"lockkeeper/internal/clock"
 	"lockkeeper/internal/loglimit"
-	"lockkeeper/internal/mutant"
 	"lockkeeper/session/admission"
 	"lockkeeper/session/sasl"
 	"lockkeeper/wire"
@@ -303,17 +302,11 @@ func (m *Manager) joined() bool {
 
 // since is the present instant in nanoseconds on the clock that counts suspends; never 0.
 func (m *Manager) since() int64 {
-	if mutant.On(mutant.LeaseSleeps) {
-		return m.instant(m.cfg.Clock.Awake())
-	}
 	return m.instant(m.cfg.Clock.Now())
 }
 
 // recent is since for what may overlook a suspend that nobody has noticed yet. It costs less.
 func (m *Manager) recent() int64 {
-	if mutant.On(mutant.LeaseSleeps) {
-		return m.since()
-	}
 	return m.instant(m.cfg.Clock.Recent())
 }
 
@@ -368,11 +361,7 @@ func (m *Manager) endAll(why string) {
 
 // Applied implements the replica's listener: a command has just been applied on this member.
 func (m *Manager) Applied(store *znode.Store, c *znode.Command, res *znode.Result) {
-	if mutant.On(mutant.WatchAfterReply) {
-		defer m.fire(res.Events)
-	} else {
-		m.fire(res.Events)
-	}
+	m.fire(res.Events)
 	m.caughtUp(res.Zxid)
 	m.gate.Applied(store)
 	if m.cfg.Audit != nil {
@@ -432,9 +421,7 @@ func (m *Manager) sessionClosed(id wire.SessionID, why string) {
 // The results and events of the commands in between are missing on this member, so every client has
 // to connect again, and says then which zxid it has seen.
 func (m *Manager) Restored(store *znode.Store) {
-	if !mutant.On(mutant.RestoreKeepsConnections) {
-		m.endAll("state replaced by a snapshot")
-	}
+	m.endAll("state replaced by a snapshot")
 	m.mu.Lock()
 	clear(m.unanswered) // their results are missing
 	m.mu.Unlock()
