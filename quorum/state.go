@@ -32,11 +32,16 @@ type state struct {
 	passedIndex   uint64                // the newest entry that raft has passed to ApplyBatch
 
 	// Lock: mu is taken before any lock of the listener, and before the outbox's.
-	mu           sync.RWMutex
+	mu       sync.RWMutex
+	lockedAt time.Time // when ApplyBatch took mu
+	content
+}
+
+// content is the state, and where in the log it is. Lock: state.mu.
+type content struct {
 	store        *znode.Store
 	imported     bool // the state is the imported one, and nothing came after
 	appliedIndex uint64
-	lockedAt     time.Time // when ApplyBatch took mu
 	compaction   compaction
 	newest       savedSnapshot
 }
@@ -47,40 +52,51 @@ type savedSnapshot struct {
 	at   time.Time
 }
 
-// newState reads the state that is known to be committed. brought is the import of a blank disk;
-// zero: none.
-func newState(e *engine, l *leadership, b *batcher, o *outbox) (_ *state, brought peer.Imported, err error) {
+// newState makes the state that was loaded the replicated one.
+func newState(e *engine, l *leadership, b *batcher, o *outbox, from loaded) *state {
 	s := &state{engine: e, leadership: l, batcher: b, outbox: o, full: make(chan struct{}, 1), changed: make(chan struct{}, 1),
-		compaction: newCompaction(&e.cfg)}
-	stores := &e.cfg.Stores
+		content: from.content}
+	s.replayedIndex.Store(from.appliedIndex)
+	s.clock.set(s.store.ClockMs())
+	s.fullLocked()
+	return s
+}
+
+// loaded is what a member reads from its stores before raft runs.
+type loaded struct {
+	content
+	brought peer.Imported // the import of a blank disk; zero: none
+}
+
+// load reads the state that is known to be committed. Errors: store.ErrFormat, store.ErrDamaged;
+// they name the file.
+func load(cfg *Config) (from loaded, err error) {
+	stores := &cfg.Stores
 	saved, at, err := loadSnapshot(stores)
 	if err != nil {
-		return nil, brought, err
+		return from, err
 	}
-	s.useStore(saved)
+	from.compaction = newCompaction(cfg)
+	from.useStore(saved, cfg.KeepQuotas)
 	imported, err := importedSnapshot(stores)
 	if err != nil {
-		return nil, brought, fmt.Errorf("quorum: %w", err)
+		return from, fmt.Errorf("quorum: %w", err)
 	}
 	if imported != nil {
-		s.imported = true
-		brought = peer.Imported{StateTerm: imported.Term, Index: imported.Index, Digest: s.store.Digest()}
+		from.imported = true
+		from.brought = peer.Imported{StateTerm: imported.Term, Index: imported.Index, Digest: saved.Digest()}
 	}
-	s.newest = savedSnapshot{s.store.Zxid(), at}
-	s.compaction.restart(s.store.Counts().DataSizeBytes)
+	from.newest = savedSnapshot{saved.Zxid(), at}
+	from.compaction.restart(saved.Counts().DataSizeBytes)
 	c, err := stores.DiscardConflict()
 	if err != nil {
-		return nil, brought, err
+		return from, err
 	}
 	if c != nil {
-		s.log.Warn("the log is discarded: a snapshot from a leader contradicts it, so its end was never committed",
+		cfg.Logger.Warn("the log is discarded: a snapshot from a leader contradicts it, so its end was never committed",
 			"first", c.First, "last", c.Last, "snapshot", c.Snapshot)
 	}
-	if err := s.applyCommitted(); err != nil {
-		return nil, brought, err
-	}
-	s.clock.set(s.store.ClockMs())
-	return s, brought, nil
+	return from, from.applyCommitted(stores)
 }
 
 // View is Replica.View.
@@ -267,8 +283,8 @@ const lockedMax = 10 * time.Millisecond
 //
 // The entries behind that one are decoded only. Errors: store.ErrFormat, store.ErrDamaged; they
 // name the log.
-func (s *state) applyCommitted() error {
-	newest, err := s.cfg.Stores.Newest()
+func (c *content) applyCommitted(stores *store.Stores) error {
+	newest, err := stores.Newest()
 	if err != nil {
 		return err
 	}
@@ -276,13 +292,13 @@ func (s *state) applyCommitted() error {
 	if newest != nil {
 		from = newest.Index
 	}
-	last, err := s.cfg.Stores.Log.LastIndex()
+	last, err := stores.Log.LastIndex()
 	if err != nil {
 		return fmt.Errorf("quorum: read log: %w", err)
 	}
 	for i := from + 1; i <= last; i++ {
 		var l raft.Log
-		if err := s.cfg.Stores.Log.GetLog(i, &l); err != nil {
+		if err := stores.Log.GetLog(i, &l); err != nil {
 			return fmt.Errorf("quorum: read log: %w", err)
 		}
 		if l.Type != raft.LogCommand {
@@ -290,15 +306,14 @@ func (s *state) applyCommitted() error {
 		}
 		entry, err := znode.DecodeEntry(l.Data)
 		if err != nil {
-			return fmt.Errorf("quorum: %s: entry %d of term %d: %w", s.cfg.Stores.LogName, l.Index, l.Term, unreadable(err))
+			return fmt.Errorf("quorum: %s: entry %d of term %d: %w", stores.LogName, l.Index, l.Term, unreadable(err))
 		}
-		if i > s.cfg.Stores.Log.CommitIndex() {
+		if i > stores.Log.CommitIndex() {
 			continue
 		}
-		s.store.Apply(l.Term, entry, func(*znode.Command, *znode.Result) {})
-		s.appliedIndex = i
-		s.replayedIndex.Store(i)
-		s.grownLocked(len(entry.Commands), len(l.Data))
+		c.store.Apply(l.Term, entry, func(*znode.Command, *znode.Result) {})
+		c.appliedIndex = i
+		c.compaction.add(len(entry.Commands), len(l.Data))
 	}
 	return nil
 }
@@ -355,7 +370,7 @@ func (s *state) Restore(rc io.ReadCloser) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.useStore(state)
+	s.useStore(state, s.cfg.KeepQuotas)
 	if end, ok := s.disk.SnapshotEnd(); ok {
 		s.appliedIndex = end
 	}
@@ -371,11 +386,11 @@ func (s *state) Restore(rc io.ReadCloser) error {
 }
 
 // useStore makes a state that has been restored this member's.
-func (s *state) useStore(store *znode.Store) {
-	if s.cfg.KeepQuotas {
+func (c *content) useStore(store *znode.Store, keepQuotas bool) {
+	if keepQuotas {
 		store.KeepQuotas()
 	}
-	s.store = store
+	c.store = store
 }
 
 // snapshotRetry is the pause after a snapshot that failed, because the disk is full for example.

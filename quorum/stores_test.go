@@ -69,14 +69,14 @@ func TestStateAfterAStartWithoutALeader(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	alone := &Replica{state: &state{engine: &engine{cfg: Config{Stores: stores}}}}
+	alone := &Replica{state: &state{engine: &engine{}}}
 	if alone.state.store, _, err = loadSnapshot(&stores); err != nil {
 		t.Fatal(err)
 	}
 	if digest(alone) == want {
 		t.Fatal("the snapshot holds everything: this shows nothing")
 	}
-	if err := alone.state.applyCommitted(); err != nil || digest(alone) != want {
+	if err := alone.state.applyCommitted(&stores); err != nil || digest(alone) != want {
 		t.Errorf("not the state that there was: %v", err)
 	}
 	if err := stores.Close(); err != nil {

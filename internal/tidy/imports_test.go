@@ -18,7 +18,7 @@ const imports = `
 
 	quorum/codec:
 	# The port between members knows no raft.
-	quorum/peer:           znode quorum/codec internal/loglimit
+	quorum/peer:           znode quorum/codec internal/connlimit internal/loglimit
 	quorum/raftnet:        znode quorum/codec quorum/peer internal/clock github.com/hashicorp/raft
 	quorum/wal:            quorum/codec github.com/hashicorp/raft golang.org/x/sys/unix
 	quorum/store:          quorum/wal github.com/hashicorp/raft golang.org/x/sys/unix
@@ -53,13 +53,14 @@ const imports = `
 	                       github.com/prometheus/client_golang/prometheus/collectors
 	                       github.com/prometheus/client_golang/prometheus/promhttp
 	server/ops/door:       znode session internal/connlimit server/zoocfg server/ops/audit
-	server/ops:            wire znode quorum quorum/peer session server/zoocfg server/ops/audit server/ops/door server/ops/metrics
+	server/ops:            wire znode locknode quorum quorum/peer session server/zoocfg server/ops/audit server/ops/door server/ops/metrics
 	                       internal/histogram
 	# The surfaces know the member by ops.Member, and not each other.
 	server/ops/words:      wire znode session server/ops server/ops/door
 	server/ops/admin:      wire znode quorum session server/zoocfg server/ops server/ops/door
 	server/ops/console:    wire znode locknode quorum server/ops server/ops/door server/ops/metrics
-	server:                wire znode locknode quorum quorum/peer quorum/store session internal/connlimit golang.org/x/time/rate server/zoocfg server/datadir server/offline server/secure server/ops
+	server:                wire znode locknode quorum quorum/peer quorum/store session internal/connlimit golang.org/x/time/rate server/zoocfg server/datadir
+	                       server/offline server/secure server/ops
 	                       server/ops/admin server/ops/audit server/ops/console server/ops/console/web server/ops/door server/ops/metrics
 	                       server/ops/words internal/loglimit internal/histogram internal/clock
 	jepsen/simtest:
@@ -67,7 +68,8 @@ const imports = `
 	locktest:              server wire znode internal/simnet
 	bench:                 wire internal/zkconn internal/cputime
 	jepsen/compare:         bench jepsen recipes internal/freeport go.etcd.io/etcd/client/v3 go.etcd.io/etcd/client/v3/concurrency go.uber.org/zap
-	cmd/lockkeeper:        server server/datadir server/offline server/ops server/ops/admin server/secure/certs server/zoocfg server/secure locknode recipes bench internal/clock internal/cputime github.com/go-zookeeper/zk golang.org/x/sys/unix golang.org/x/term
+	cmd/lockkeeper:        server server/datadir server/offline server/ops server/ops/admin server/secure/certs server/zoocfg server/secure locknode recipes bench cmd/lockkeeper/internal/guard internal/clock github.com/go-zookeeper/zk github.com/spf13/cobra golang.org/x/term
+	cmd/lockkeeper/internal/guard: golang.org/x/sys/unix golang.org/x/term
 
 	# The clients' side knows no package of the server.
 	recipes:               locknode github.com/go-zookeeper/zk
@@ -173,7 +175,7 @@ const testImports = `
 	server/secure:         internal/testcert
 	server:                zkdata session/sasl internal/cputime internal/simnet internal/simdisk internal/freeport internal/testcert github.com/hashicorp/raft
 	server/ops/console:    session server/zoocfg
-	cmd/lockkeeper:        wire zkdata session/sasl internal/freeport internal/testcert
+	cmd/lockkeeper:        wire zkdata session/sasl internal/freeport internal/testcert golang.org/x/sys/unix
 	jepsen/simtest:        internal/simnet internal/simdisk jepsen/mutant internal/clock server server/ops/admin quorum quorum/peer quorum/raftnet quorum/store znode wire
 	                       recipes jepsen jepsen/workload github.com/go-zookeeper/zk github.com/hashicorp/raft
 `

@@ -16,8 +16,8 @@ import (
 	"lockkeeper/quorum/peer"
 )
 
-// Local is what the transport needs to know of this member, its raft node, its log and its state,
-// and what it reports to it. Its methods are called by several goroutines, from Port.Start on.
+// Local is this member, its raft node, its log and its state, as the transport asks it and reports
+// to it. Its methods are called by several goroutines, from Port.Start on.
 type Local interface {
 	// Term is the current term.
 	Term() uint64
@@ -57,7 +57,7 @@ type Config struct {
 	Local Local
 	// Port carries the streams; nil for a member that is in no cluster with others.
 	Port *peer.Port
-	// Clock is what the proof of leadership counts by; nil means Go's monotonic clock.
+	// Clock is the clock of the proof of leadership; nil means Go's monotonic clock.
 	Clock *clock.Clock
 	// Observe is called with each request of raft that arrives and is to be answered. The function
 	// that it returns is called with the answer before that is sent. It is for simulations; nil:
@@ -145,8 +145,8 @@ func (t *Transport) Consumer() <-chan raft.RPC { return t.rpcs }
 
 // AppendEntries implements raft.Transport. While a follower is out of reach, the failure of a
 // request that is no heartbeat is returned when a heartbeat has reached it (UPSTREAM.md, 18). The
-// request is not sent then: its commit index is that of an earlier time, and the follower would
-// take itself for caught up with it.
+// request is not sent then: its commit index is of an earlier time, and the follower would take
+// itself for caught up with it.
 func (t *Transport) AppendEntries(id raft.ServerID, target raft.ServerAddress,
 	args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	err := t.appendEntries(id, target, args, resp)
@@ -222,7 +222,7 @@ func (t *Transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAd
 	if err != nil {
 		return nil, err
 	}
-	_ = c.SetDeadline(time.Time{}) // that of what it was used for before
+	_ = c.SetDeadline(time.Time{}) // it has one from its last use
 	t.local.ReplicationBegan(false)
 	return newPipeline(t, id, target, c), nil
 }

@@ -22,7 +22,7 @@ var (
 )
 
 // setTerm saves raft's term. Errors: the saved term is higher, so the member may have voted or
-// acknowledged entries in it; those of the store.
+// acknowledged entries in it; an error of the store.
 func (g *guard) setTerm(term uint64) error {
 	saved, err := storedNumber(g.Stable, keyTerm)
 	if err == nil && term < saved {
@@ -34,7 +34,7 @@ func (g *guard) setTerm(term uint64) error {
 	return g.Stable.SetUint64(keyTerm, term)
 }
 
-// setVote saves a vote. Errors: it contradicts the saved term or the saved vote; those of the
+// setVote saves a vote. Errors: it contradicts the saved term or the saved vote; an error of the
 // store.
 func (g *guard) setVote(term uint64, candidate []byte) error {
 	saved, err := storedNumber(g.Stable, keyTerm)

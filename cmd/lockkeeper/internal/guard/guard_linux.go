@@ -1,4 +1,4 @@
-package main
+package guard
 
 import (
 	"bytes"
@@ -20,10 +20,10 @@ func nameProcess(name string) { _ = os.WriteFile("/proc/self/comm", []byte(name)
 // dieWithParent has the kernel kill the command when its parent is killed.
 func dieWithParent(a *syscall.SysProcAttr) { a.Pdeathsig = syscall.SIGKILL }
 
-// descendants are the processes that a process has started, and those that these have, as far as
+// Descendants are the processes that a process has started, and those that these have, as far as
 // /proc shows them. Zombies are not among them.
-func descendants(root int) (found []familyProcess) {
-	children := make(map[int][]familyProcess)
+func Descendants(root int) (found []Process) {
+	children := make(map[int][]Process)
 	proc, err := os.Open("/proc")
 	if err != nil {
 		return nil
@@ -42,8 +42,8 @@ func descendants(root int) (found []familyProcess) {
 	}
 	for next := []int{root}; len(next) > 0; next = next[1:] {
 		for _, p := range children[next[0]] {
-			next = append(next, p.pid)
-			if p.name != "" {
+			next = append(next, p.PID)
+			if p.Name != "" {
 				found = append(found, p)
 			}
 		}
@@ -56,7 +56,7 @@ func descendants(root int) (found []familyProcess) {
 //	pid (name) state parent group
 //
 // The name may have spaces and brackets in it. That of a zombie is "".
-func parseStat(pid int, stat []byte) (p familyProcess, parent int, ok bool) {
+func parseStat(pid int, stat []byte) (p Process, parent int, ok bool) {
 	begin, end := bytes.IndexByte(stat, '('), bytes.LastIndexByte(stat, ')')
 	if begin < 0 || end < begin {
 		return p, 0, false
@@ -65,12 +65,12 @@ func parseStat(pid int, stat []byte) (p familyProcess, parent int, ok bool) {
 	if len(fields) < 3 {
 		return p, 0, false
 	}
-	p = familyProcess{pid: pid, name: string(stat[begin+1 : end])}
+	p = Process{PID: pid, Name: string(stat[begin+1 : end])}
 	if fields[0][0] == 'Z' || fields[0][0] == 'X' {
-		p.name = ""
+		p.Name = ""
 	}
 	parent, err := strconv.Atoi(string(fields[1]))
 	group, gerr := strconv.Atoi(string(fields[2]))
-	p.group = group
+	p.Group = group
 	return p, parent, err == nil && gerr == nil
 }

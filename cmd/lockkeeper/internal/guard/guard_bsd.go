@@ -1,6 +1,6 @@
 //go:build unix && !linux
 
-package main
+package guard
 
 import "syscall"
 
@@ -13,5 +13,5 @@ func nameProcess(string) {}
 // dieWithParent does nothing: only Linux can.
 func dieWithParent(*syscall.SysProcAttr) {}
 
-// descendants are not known.
-func descendants(int) []familyProcess { return nil }
+// Descendants are not known.
+func Descendants(int) []Process { return nil }

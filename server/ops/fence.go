@@ -1,4 +1,4 @@
-package server
+package ops
 
 import (
 	"context"
@@ -11,17 +11,16 @@ import (
 	"time"
 
 	"lockkeeper/locknode"
-	"lockkeeper/server/ops"
 	"lockkeeper/server/ops/door"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
 
-// fenceAnswer is the answer to GET /fence?lock=PATH&token=N: whether the holder with this fencing
+// FenceAnswer is the answer to GET /fence?lock=PATH&token=N: whether the holder with this fencing
 // token has the lock now. A resource in any language can query it before it serves the holder. The
 // answer is true of a moment between question and answer; a resource that also remembers the
 // largest token it has seen is safe after that moment too.
-type fenceAnswer struct {
+type FenceAnswer struct {
 	Lock  string `json:"lock"`
 	Token int64  `json:"token"` // the zxid that created the holder's node
 	Valid bool   `json:"valid"`
@@ -41,7 +40,7 @@ type fenceAnswer struct {
 // serveFence answers 200 if the token is valid, 409 if it is not, 403 if the lock may not be read,
 // 400 for a question that makes no sense, and 503 if this member cannot prove anything, because it
 // has no leader.
-func (s *Server) serveFence(w http.ResponseWriter, r *http.Request) {
+func (e *Endpoints) serveFence(w http.ResponseWriter, r *http.Request) {
 	lock, token, err := fenceQuestion(r)
 	if err != nil {
 		door.WriteError(w, http.StatusBadRequest, err.Error())
@@ -49,16 +48,16 @@ func (s *Server) serveFence(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), door.Timeout)
 	defer cancel()
-	if err := s.sessions.Sync(ctx); err != nil {
+	if err := e.Sessions().Sync(ctx); err != nil {
 		door.WriteError(w, http.StatusServiceUnavailable, "this member has no leader, so it cannot know")
 		return
 	}
-	answer := fenceAnswer{Lock: lock, Token: token}
+	answer := FenceAnswer{Lock: lock, Token: token}
 	ids := door.CallerOf(r).Identities
-	if s.cfg.SkipACL {
+	if e.Config().SkipACL {
 		ids = append(ids, znode.Identity{Scheme: "super"})
 	}
-	switch err := answer.judge(ctx, s.replica.View, s.fences, ids); {
+	switch err := answer.judge(ctx, e.View, e.fences, ids); {
 	case errors.Is(err, errNoPermission):
 		door.WriteError(w, http.StatusForbidden, "READ on "+lock+" is needed: Authorization: digest user:password")
 	case err != nil:
@@ -83,7 +82,7 @@ func fenceQuestion(r *http.Request) (lock string, token int64, err error) {
 	return lock, token, nil
 }
 
-// fenceStep is how many contenders are looked at under one lock of the state.
+// fenceStep is the number of contenders that are read under one lock of the state.
 const fenceStep = 1000
 
 // errNoPermission says that the lock may not be read.
@@ -93,8 +92,8 @@ var errNoPermission = errors.New("READ on the lock is needed")
 // time, since anybody can make a million contenders. All steps together are true of the moment of
 // the last: whoever is before the token's node in the queue was made before it, and so is among the
 // names from the first step on. A lock that takes several steps needs the one element of turns.
-// Errors: errNoPermission, that of ctx.
-func (a *fenceAnswer) judge(ctx context.Context, view func(func(*znode.Store)), turns chan struct{}, ids []znode.Identity) error {
+// Errors: errNoPermission, ctx.Err.
+func (a *FenceAnswer) judge(ctx context.Context, view func(func(*znode.Store)), turns chan struct{}, ids []znode.Identity) error {
 	locks, err := a.begin(view, ids)
 	if len(locks) == 0 {
 		return err
@@ -116,7 +115,7 @@ func (a *fenceAnswer) judge(ctx context.Context, view func(func(*znode.Store)), 
 }
 
 // judgeLock judges the contenders in the directories of a lock.
-func (a *fenceAnswer) judgeLock(ctx context.Context, view func(func(*znode.Store)), turns chan struct{},
+func (a *FenceAnswer) judgeLock(ctx context.Context, view func(func(*znode.Store)), turns chan struct{},
 	ids []znode.Identity, lock string,
 ) (v locknode.Verdict, err error) {
 	var listings []fenceListing
@@ -163,7 +162,7 @@ type fenceListing struct {
 
 // listings begins to list the directories of a lock: the queues of its semaphores first, as
 // locknode.Extract wants them.
-func (a *fenceAnswer) listings(store *znode.Store, lock string, ids []znode.Identity) (list []fenceListing, err error) {
+func (a *FenceAnswer) listings(store *znode.Store, lock string, ids []znode.Identity) (list []fenceListing, err error) {
 	a.steps = 0
 	for _, dir := range locknode.Directories(lock, isSemaphore(store)(lock)) {
 		switch _, stat, code := store.Get(dir, ids); code {
@@ -192,7 +191,7 @@ func isSemaphore(store *znode.Store) func(path string) bool {
 }
 
 // look adds the contenders among the children of a directory that are still there.
-func (a *fenceAnswer) look(view func(func(*znode.Store)), dir string, names []string, extract *locknode.Extract) {
+func (a *FenceAnswer) look(view func(func(*znode.Store)), dir string, names []string, extract *locknode.Extract) {
 	type found struct {
 		name string
 		data []byte
@@ -216,14 +215,14 @@ func (a *fenceAnswer) look(view func(func(*znode.Store)), dir string, names []st
 	}
 }
 
-// fenceData is how much of a node's data is looked at: what package recipes writes fits.
+// fenceData is the length of a node's data that is read: enough for the data of package recipes.
 const fenceData = 1 << 10
 
 var superIdentities = []znode.Identity{{Scheme: "super"}}
 
 // step is a View of a step. After one of several it rests for as long as that took: anybody can ask
 // about a lock that takes many, and others need the processor, too.
-func (a *fenceAnswer) step(view func(func(*znode.Store)), f func(*znode.Store)) {
+func (a *FenceAnswer) step(view func(func(*znode.Store)), f func(*znode.Store)) {
 	began := time.Now()
 	view(f)
 	if a.steps > 1 {
@@ -233,9 +232,9 @@ func (a *fenceAnswer) step(view func(func(*znode.Store)), f func(*znode.Store)) 
 
 // begin returns the locks that the question may mean; none if the answer is known already, because
 // there is no such lock, or the lock is one node, or with errNoPermission.
-func (a *fenceAnswer) begin(view func(func(*znode.Store)), ids []znode.Identity) (locks []string, err error) {
+func (a *FenceAnswer) begin(view func(func(*znode.Store)), ids []znode.Identity) (locks []string, err error) {
 	view(func(store *znode.Store) {
-		a.Zxid = fmt.Sprintf("0x%x", uint64(store.Zxid()))
+		a.Zxid = Hex(store.Zxid())
 		_, stat, code := store.Get(a.Lock, ids)
 		_, name := locknode.Split(a.Lock)
 		isNode := stat.EphemeralOwner != 0 && stat.NumChildren == 0
@@ -247,7 +246,7 @@ func (a *fenceAnswer) begin(view func(func(*znode.Store)), ids []znode.Identity)
 		case isNode && !locknode.Contends(name): // a lock that is one node
 			a.Newest = int64(stat.Czxid)
 			if a.Valid = a.Newest == a.Token; a.Valid {
-				a.Node, a.Session = a.Lock, ops.SessionText(stat.EphemeralOwner)
+				a.Node, a.Session = a.Lock, Hex(stat.EphemeralOwner)
 			} else {
 				a.Reason = "another has the lock"
 			}
@@ -259,7 +258,7 @@ func (a *fenceAnswer) begin(view func(func(*znode.Store)), ids []znode.Identity)
 }
 
 // list returns the names of the children of a directory.
-func (a *fenceAnswer) list(ctx context.Context, view func(func(*znode.Store)), l fenceListing) (names []string, err error) {
+func (a *FenceAnswer) list(ctx context.Context, view func(func(*znode.Store)), l fenceListing) (names []string, err error) {
 	for done, lost := false, false; !done; {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
@@ -284,8 +283,8 @@ const (
 
 // confirm is the last step: the lock may still be read, and a node that was found to be valid is
 // still there.
-func (a *fenceAnswer) confirm(store *znode.Store, ids []znode.Identity) error {
-	a.Zxid = fmt.Sprintf("0x%x", uint64(store.Zxid()))
+func (a *FenceAnswer) confirm(store *znode.Store, ids []znode.Identity) error {
+	a.Zxid = Hex(store.Zxid())
 	if _, _, code := store.Get(a.Lock, ids); code == wire.CodeNoAuth {
 		return errNoPermission
 	}
@@ -296,7 +295,7 @@ func (a *fenceAnswer) confirm(store *znode.Store, ids []znode.Identity) error {
 }
 
 // fill fills in the answer that a verdict is.
-func (a *fenceAnswer) fill(v locknode.Verdict) {
+func (a *FenceAnswer) fill(v locknode.Verdict) {
 	if v.Holds != nil {
 		a.Newest = v.Holds.Token
 	}
@@ -305,7 +304,7 @@ func (a *fenceAnswer) fill(v locknode.Verdict) {
 		a.Reason = noSuchNode
 		return
 	}
-	a.Node, a.Session = own.Path+"/"+own.Node, ops.SessionText(wire.SessionID(own.Session))
+	a.Node, a.Session = own.Path+"/"+own.Node, Hex(wire.SessionID(own.Session))
 	switch a.Valid = own.Held; {
 	case own.Held:
 	case own.Kind == locknode.KindLease:

@@ -1,4 +1,4 @@
-package main
+package guard
 
 import (
 	"errors"
@@ -12,32 +12,32 @@ import (
 	"golang.org/x/term"
 )
 
-// Exit statuses of the commands that run another one, where it has none of its own; those of
-// timeout(1) and of shells.
+// Exit statuses, those of shells.
 const (
-	exitLost     = 123 // the lock was lost, and with it the command
-	exitTimedOut = 124 // not acquired in time
-	exitTrouble  = 125 // this command failed: usage, cluster out of reach
-	exitCannot   = 126 // the command cannot be run
-	exitNotFound = 127 // the command was not found
+	ExitCannot   = 126 // the command cannot be run
+	ExitNotFound = 127 // the command was not found
+	ExitSignal   = 128 // plus the number of the signal that ended the command
 )
 
-// child is the command that is run while a lock is held, with all processes that it starts.
-type child struct {
+// exitTrouble is the status of a guard that has no order.
+const exitTrouble = 125
+
+// Child is the command that is run while a lock is held, with all processes that it starts.
+type Child struct {
 	family                     // how the platform runs them
 	group        bool          // the command leads a process group of its own
-	ended        chan struct{} // closed when the command has ended
-	done         chan struct{} // closed when none of its processes is left, too
-	status       int           // of the command, as shells have it; once ended is closed
+	Ended        chan struct{} // closed when the command has ended
+	Done         chan struct{} // closed when none of its processes is left, too
+	Status       int           // of the command, as shells have it; once Ended is closed
 	askedToEnd   bool          // a signal was forwarded that ends all
 	askedByCtrlC bool          // SIGINT was forwarded
 }
 
-// catch sends the signals that this process gets to a channel, until the end of the process. Those
+// Catch sends the signals that this process gets to a channel, until the end of the process. Those
 // that it was started to ignore, as with nohup, stay ignored, for the command too.
-func catch() <-chan os.Signal {
+func Catch() <-chan os.Signal {
 	ch := make(chan os.Signal, 16)
-	for _, s := range forwarded {
+	for _, s := range Forwarded {
 		if !signal.Ignored(s) {
 			signal.Notify(ch, s)
 		}
@@ -45,30 +45,30 @@ func catch() <-chan os.Signal {
 	return ch
 }
 
-// startChild starts a command. Its input and outputs are ours.
+// Start starts a command. Its input and outputs are ours.
 //
 // Without a terminal it leads a process group of its own, so that a signal reaches what it has
 // started, too. On a terminal it stays in ours, where Ctrl-C and Ctrl-Z find it. If dieWithUs, it
 // and all that it has started are killed when this process is killed: otherwise they would go on
 // without the lock.
-func startChild(args, environment []string, dieWithUs bool) (*child, error) {
-	c := &child{ended: make(chan struct{}), done: make(chan struct{}),
+func Start(args, environment []string, dieWithUs bool) (*Child, error) {
+	c := &Child{Ended: make(chan struct{}), Done: make(chan struct{}),
 		group: !term.IsTerminal(int(os.Stdin.Fd()))}
 	return c, c.start(args, append(os.Environ(), environment...), dieWithUs)
 }
 
-// cannotStart is the exit status for a command that does not start.
-func cannotStart(err error) exitStatus {
+// CannotStart is the exit status for a command that does not start.
+func CannotStart(err error) int {
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
-		return exitNotFound
+		return ExitNotFound
 	}
-	return exitCannot
+	return ExitCannot
 }
 
-// forward sends a signal that this process got to the command, unless that has ended. The terminal
+// Forward sends a signal that this process got to the command, unless that has ended. The terminal
 // sends its signals to the command itself.
-func (c *child) forward(s os.Signal) {
-	if _, ok := interrupts(s); ok {
+func (c *Child) Forward(s os.Signal) {
+	if _, ok := Interrupts(s); ok {
 		c.askedByCtrlC = c.askedByCtrlC || s == os.Interrupt
 		c.askedToEnd = c.askedToEnd || slices.Contains(endsAll, s)
 	}
@@ -77,10 +77,10 @@ func (c *child) forward(s os.Signal) {
 	}
 }
 
-// wasAskedToEnd says whether the command has ended because somebody wanted all of it to end. A
+// WasAskedToEnd says whether the command has ended because somebody wanted all of it to end. A
 // program may catch SIGINT and go on.
-func (c *child) wasAskedToEnd() bool {
-	return c.askedToEnd || c.askedByCtrlC && c.status > exitSignal
+func (c *Child) WasAskedToEnd() bool {
+	return c.askedToEnd || c.askedByCtrlC && c.Status > ExitSignal
 }
 
 // killPause is the time between two looks for processes that are to be killed: those that run
@@ -90,10 +90,10 @@ const killPause = 10 * time.Millisecond
 // stubborn is after how long without an effect of SIGKILL there is a message.
 const stubborn = 3 * time.Second
 
-// kill ends the command and all that it has started: they may do so themselves for the time of
+// Kill ends the command and all that it has started: they may do so themselves for the time of
 // grace. signals are forwarded meanwhile. It returns when none is left; tell is called once if that
 // takes long.
-func (c *child) kill(grace time.Duration, signals <-chan os.Signal, tell func()) {
+func (c *Child) Kill(grace time.Duration, signals <-chan os.Signal, tell func()) {
 	for _, s := range askToEnd {
 		c.signalAll(s)
 	}
@@ -101,10 +101,10 @@ func (c *child) kill(grace time.Duration, signals <-chan os.Signal, tell func())
 	defer timer.Stop()
 	for over := false; !over; {
 		select {
-		case <-c.done:
+		case <-c.Done:
 			return
 		case s := <-signals:
-			c.forward(s)
+			c.Forward(s)
 		case <-timer.C:
 			over = true
 		}
@@ -113,7 +113,7 @@ func (c *child) kill(grace time.Duration, signals <-chan os.Signal, tell func())
 	for {
 		c.signalAll(os.Kill)
 		select {
-		case <-c.done:
+		case <-c.Done:
 			return
 		case <-late:
 			tell()

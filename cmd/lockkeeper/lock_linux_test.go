@@ -2,12 +2,11 @@ package main
 
 import (
 	"bufio"
-	"errors"
+	"bytes"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"lockkeeper/cmd/lockkeeper/internal/guard"
 )
 
 // workers are commands that start a worker, print its process, and go on. The workers outlive what
@@ -34,8 +35,8 @@ var workers = []struct {
 // runsYet says whether a process runs; a zombie does not.
 func runsYet(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	p, _, ok := parseStat(pid, stat)
-	return err == nil && ok && p.name != ""
+	state := stat[bytes.LastIndexByte(stat, ')')+1:]
+	return err == nil && len(state) > 1 && state[1] != 'Z' && state[1] != 'X'
 }
 
 // working is a command that holds the lock on a path, and its worker.
@@ -93,10 +94,10 @@ func TestWorkersEndWithTheLock(t *testing.T) {
 // guardOf is the guard of a command that lockkeeper runs.
 func guardOf(t *testing.T, p *process) int {
 	t.Helper()
-	for _, c := range descendants(p.Process.Pid) {
-		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", c.pid))
-		if c.name == guardName && strings.HasPrefix(string(line), guardName+"\x00") {
-			return c.pid
+	for _, c := range guard.Descendants(p.Process.Pid) {
+		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", c.PID))
+		if c.Name == guard.Name && strings.HasPrefix(string(line), guard.Name+"\x00") {
+			return c.PID
 		}
 	}
 	t.Fatal("there is no guard")
@@ -122,9 +123,9 @@ func TestWorkersEndWhenTheLockIsLost(t *testing.T) {
 			t.Errorf("%s: status %d, the worker runs: %v", workers[i].name, status, runsYet(pids[i]))
 		}
 	}
-	guard := guardOf(t, warned)
+	pid := guardOf(t, warned)
 	_ = warned.Process.Kill()
-	await(t, "the end of the guard", func() bool { return !runsYet(guard) })
+	await(t, "the end of the guard", func() bool { return !runsYet(pid) })
 	if !runsYet(free) {
 		t.Error("-on-lost warn: the worker was killed")
 	}
@@ -200,57 +201,5 @@ func TestCtrlC(t *testing.T) {
 	_ = cmd.Wait() // the status says more
 	if status := cmd.ProcessState.ExitCode(); status != exitSignal+int(syscall.SIGINT) || runsYet(worker) {
 		t.Errorf("status %d, the worker runs: %v", status, runsYet(worker))
-	}
-}
-
-// TestAlive: where there is no reaper, a pipe tells when the last process has ended, one that has
-// called setsid, too.
-func TestAlive(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "pid")
-	o := guardOrder{Args: []string{"sh", "-c", `setsid sleep 1000 & echo $! > ` + file}}
-	cmd, alive, err := o.run(false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Wait(); err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile(file)
-	worker, aerr := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err != nil || aerr != nil {
-		t.Fatal(err, aerr)
-	}
-	b := make([]byte, 1)
-	_ = alive.SetReadDeadline(time.Now().Add(10 * time.Millisecond))
-	if _, err := alive.Read(b); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("while it runs: %v", err)
-	}
-	_ = alive.SetReadDeadline(time.Now().Add(patience))
-	_ = syscall.Kill(worker, syscall.SIGKILL)
-	if _, err := alive.Read(b); !errors.Is(err, io.EOF) {
-		t.Errorf("when it has ended: %v", err)
-	}
-}
-
-// TestParseStat: names of processes have what they like in them.
-func TestParseStat(t *testing.T) {
-	for _, tt := range []struct {
-		stat   string
-		want   familyProcess
-		parent int
-		ok     bool
-	}{
-		{"5 (sh) S 3 4 4 0", familyProcess{5, 4, "sh"}, 3, true},
-		{"5 (a) b (c) R 3 4 4 0", familyProcess{5, 4, "a) b (c"}, 3, true},
-		{"5 (sh) Z 3 4 4 0", familyProcess{5, 4, ""}, 3, true},
-		{"5 (sh) S 3", familyProcess{}, 0, false},
-		{"", familyProcess{}, 0, false},
-	} {
-		if p, parent, ok := parseStat(5, []byte(tt.stat)); ok != tt.ok || ok && (p != tt.want || parent != tt.parent) {
-			t.Errorf("%q: %+v %d %v", tt.stat, p, parent, ok)
-		}
-	}
-	if d := descendants(os.Getppid()); !slices.ContainsFunc(d, func(p familyProcess) bool { return p.pid == os.Getpid() }) {
-		t.Error("this process is no descendant of its parent")
 	}
 }

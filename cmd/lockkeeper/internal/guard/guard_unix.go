@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package guard
 
 import (
 	"bufio"
@@ -17,8 +17,8 @@ import (
 )
 
 var (
-	// forwarded are the signals that are sent on to the command.
-	forwarded = []os.Signal{
+	// Forwarded are the signals that are sent on to the command.
+	Forwarded = []os.Signal{
 		syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2,
 		syscall.SIGWINCH, syscall.SIGALRM, syscall.SIGCONT,
 	}
@@ -31,7 +31,7 @@ var (
 	askToEnd = []os.Signal{syscall.SIGTERM, syscall.SIGCONT}
 )
 
-// guardCommand is the name under which this program runs itself as the guard of a command.
+// Command is the name under which this program runs itself as the guard of a command.
 //
 // The guard is the command's parent. It is in a process group of its own, where no terminal and no
 // kill of a group finds it. On Linux every process that the command has started, and that has lost
@@ -43,37 +43,37 @@ var (
 //
 // Elsewhere the command inherits a pipe, and so does what it starts: when the pipe ends, all have
 // ended. Those in the process group of the command can be killed.
-const guardCommand = "guard-of-a-command"
+const Command = "guard-of-a-command"
 
-// guardName is what the guard is called in lists of processes: whoever kills all that is called
+// Name is what the guard is called in lists of processes: whoever kills all that is called
 // lockkeeper has the guard kill the commands.
-const guardName = "lock-guard"
+const Name = "lock-guard"
 
 // Descriptors of the guard.
 const (
-	controlFD = 3 // a guardOrder, and then guardLeave or the end
-	reportFD  = 4 // guardReports
+	controlFD = 3 // an order, and then leaveOrder or the end
+	reportFD  = 4 // reports
 	// aliveFD is the pipe that the command inherits where there is no reaper: a number that scripts
 	// do not use for themselves.
 	aliveFD = 47
 )
 
-// guardLeave tells the guard to end without killing anybody.
-const guardLeave = "leave\n"
+// leaveOrder tells the guard to end without killing anybody.
+const leaveOrder = "leave\n"
 
-// guardOrder tells the guard what to run.
-type guardOrder struct {
+// order tells the guard what to run.
+type order struct {
 	Args  []string
 	Group int  // the process group to run it in; 0: a new one
 	Die   bool // kill all when the pipe ends
 }
 
-// guardReport is what the guard tells: the process, its end, or why it cannot be run.
-type guardReport struct {
+// report is what the guard tells: the process, its end, or why it cannot be run.
+type report struct {
 	PID    int                 `json:",omitempty"`
 	Ended  *syscall.WaitStatus `json:",omitempty"`
 	Error  string              `json:",omitempty"`
-	Status exitStatus          `json:",omitempty"`
+	Status int                 `json:",omitempty"`
 }
 
 // family is the guard, the command, and all that this has started.
@@ -85,26 +85,26 @@ type family struct {
 	empty   bool // the command has ended, and its process group is empty
 }
 
-// errNotRun is a guardReport about a command that cannot be run.
-type errNotRun struct{ guardReport }
+// errNotRun is a report about a command that cannot be run.
+type errNotRun struct{ report }
 
-func (e errNotRun) Error() string { return e.guardReport.Error }
+func (e errNotRun) Error() string { return e.report.Error }
 
-// Is makes the error one that cannotStart knows.
+// Is makes the error one that CannotStart knows.
 func (e errNotRun) Is(target error) bool {
-	return target == exec.ErrNotFound && e.Status == exitNotFound
+	return target == exec.ErrNotFound && e.Status == ExitNotFound
 }
 
 // start starts the guard, and has it start the command.
-func (c *child) start(args, environment []string, die bool) error {
+func (c *Child) start(args, environment []string, die bool) error {
 	self, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("where is this program? %w", err)
 	}
 	becomeReaper() // of the guard's children, should that be killed
-	order := guardOrder{Args: args, Die: die}
+	o := order{Args: args, Die: die}
 	if !c.group {
-		order.Group = syscall.Getpgrp()
+		o.Group = syscall.Getpgrp()
 	}
 	controlRead, controlWrite, err := os.Pipe()
 	if err != nil {
@@ -115,8 +115,8 @@ func (c *child) start(args, environment []string, die bool) error {
 		return err
 	}
 	c.die, c.control = die, controlWrite
-	c.guard = exec.Command(self, guardCommand)
-	c.guard.Args[0] = guardName
+	c.guard = exec.Command(self, Command)
+	c.guard.Args[0] = Name
 	c.guard.Stdin, c.guard.Stdout, c.guard.Stderr = os.Stdin, os.Stdout, os.Stderr
 	c.guard.Env = environment
 	c.guard.ExtraFiles = []*os.File{controlRead, reportWrite}
@@ -128,8 +128,8 @@ func (c *child) start(args, environment []string, die bool) error {
 		return err
 	}
 	reports := json.NewDecoder(reportRead)
-	var first guardReport
-	if err = json.NewEncoder(controlWrite).Encode(order); err == nil {
+	var first report
+	if err = json.NewEncoder(controlWrite).Encode(o); err == nil {
 		err = reports.Decode(&first)
 	}
 	switch {
@@ -149,27 +149,27 @@ func (c *child) start(args, environment []string, die bool) error {
 }
 
 // follow waits for the end of the command, and for that of all that it has started.
-func (c *child) follow(reports *json.Decoder) {
-	var r guardReport
+func (c *Child) follow(reports *json.Decoder) {
+	var r report
 	known := reports.Decode(&r) == nil && r.Ended != nil
 	if known {
-		c.status = shellStatus(*r.Ended)
-		close(c.ended)
+		c.Status = shellStatus(*r.Ended)
+		close(c.Ended)
 	}
 	_ = c.guard.Wait()
 	if !c.guard.ProcessState.Success() {
 		c.adopt(known)
 	}
 	if !known {
-		close(c.ended)
+		close(c.Ended)
 	}
-	close(c.done)
+	close(c.Done)
 }
 
 // adopt takes the place of a guard that was killed.
-func (c *child) adopt(known bool) {
+func (c *Child) adopt(known bool) {
 	if !known {
-		c.status = exitSignal + int(syscall.SIGKILL)
+		c.Status = ExitSignal + int(syscall.SIGKILL)
 	}
 	stop := make(chan struct{})
 	defer close(stop)
@@ -178,29 +178,29 @@ func (c *child) adopt(known bool) {
 	}
 	reap(func(pid int, status syscall.WaitStatus) {
 		if pid == c.pid && !known {
-			c.status = shellStatus(status)
+			c.Status = shellStatus(status)
 		}
 	})
 }
 
 // ownGroup is the process group that the command leads; 0 if it leads none.
-func (c *child) ownGroup() int {
+func (c *Child) ownGroup() int {
 	if c.group {
 		return c.pid
 	}
 	return 0
 }
 
-// leave lets what the command has started go on.
-func (c *child) leave() {
-	_, _ = io.WriteString(c.control, guardLeave)
+// Leave lets what the command has started go on.
+func (c *Child) Leave() {
+	_, _ = io.WriteString(c.control, leaveOrder)
 }
 
 // signal sends a signal to the command, and to its process group if that is its own.
-func (c *child) signal(s os.Signal) {
+func (c *Child) signal(s os.Signal) {
 	pid, over := c.pid, false
 	select {
-	case <-c.ended:
+	case <-c.Ended:
 		over = true
 	default:
 	}
@@ -215,36 +215,36 @@ func (c *child) signal(s os.Signal) {
 }
 
 // signalAll sends a signal once to each process of the family but the guard.
-func (c *child) signalAll(s os.Signal) {
+func (c *Child) signalAll(s os.Signal) {
 	c.signal(s)
 	_ = c.guard.Process.Signal(syscall.SIGCONT) // somebody may have stopped it
-	for _, p := range descendants(os.Getpid()) {
-		if p.pid != c.guard.Process.Pid && (!c.group && p.pid != c.pid || c.group && p.group != c.pid) {
-			_ = syscall.Kill(p.pid, s.(syscall.Signal))
+	for _, p := range Descendants(os.Getpid()) {
+		if p.PID != c.guard.Process.Pid && (!c.group && p.PID != c.pid || c.group && p.Group != c.pid) {
+			_ = syscall.Kill(p.PID, s.(syscall.Signal))
 		}
 	}
 }
 
-// names are the processes that run yet, for people; none where that is not known.
-func (c *child) names() (names []string) {
-	for _, p := range descendants(os.Getpid()) {
-		if p.pid != c.guard.Process.Pid {
-			names = append(names, fmt.Sprintf("%s (%d)", p.name, p.pid))
+// Names are the processes that run yet, for people; none where that is not known.
+func (c *Child) Names() (names []string) {
+	for _, p := range Descendants(os.Getpid()) {
+		if p.PID != c.guard.Process.Pid {
+			names = append(names, fmt.Sprintf("%s (%d)", p.Name, p.PID))
 		}
 	}
 	return names
 }
 
-// familyProcess is a process of the family.
-type familyProcess struct {
-	pid, group int
-	name       string
+// Process is a process of the family.
+type Process struct {
+	PID, Group int
+	Name       string
 }
 
 // shellStatus is an exit status as shells have it.
 func shellStatus(s syscall.WaitStatus) int {
 	if s.Signaled() {
-		return exitSignal + int(s.Signal())
+		return ExitSignal + int(s.Signal())
 	}
 	return s.ExitStatus()
 }
@@ -269,9 +269,9 @@ func killAll(root, group int, stop <-chan struct{}) {
 		if group > 0 && errors.Is(syscall.Kill(-group, syscall.SIGKILL), syscall.ESRCH) {
 			group = 0 // its number may be another's
 		}
-		for _, p := range descendants(root) {
-			if p.pid != os.Getpid() {
-				_ = syscall.Kill(p.pid, syscall.SIGKILL)
+		for _, p := range Descendants(root) {
+			if p.PID != os.Getpid() {
+				_ = syscall.Kill(p.PID, syscall.SIGKILL)
 			}
 		}
 		select {
@@ -282,50 +282,50 @@ func killAll(root, group int, stop <-chan struct{}) {
 	}
 }
 
-// runGuard is the guard's process. See guardCommand.
-func runGuard() int {
+// Run is the guard's process. See Command.
+func Run() int {
 	// the kernel takes the end of the thread that starts the command for our end
 	runtime.LockOSThread()
 	syscall.CloseOnExec(controlFD)
 	syscall.CloseOnExec(reportFD)
-	nameProcess(guardName)
-	for _, s := range forwarded { // they are for the command; it would inherit that we ignore them
+	nameProcess(Name)
+	for _, s := range Forwarded { // they are for the command; it would inherit that we ignore them
 		if !signal.Ignored(s) {
 			signal.Notify(make(chan os.Signal, 1), s)
 		}
 	}
 	control, reports := bufio.NewReader(os.NewFile(controlFD, "control")), os.NewFile(reportFD, "reports")
 	// to nobody, if it was killed
-	report := func(r guardReport) { _ = json.NewEncoder(reports).Encode(r) }
+	tell := func(r report) { _ = json.NewEncoder(reports).Encode(r) }
 	line, err := control.ReadBytes('\n')
-	var order guardOrder
+	var o order
 	if err == nil {
-		err = json.Unmarshal(line, &order)
+		err = json.Unmarshal(line, &o)
 	}
-	if err != nil || len(order.Args) == 0 {
+	if err != nil || len(o.Args) == 0 {
 		return exitTrouble
 	}
 	reaper := becomeReaper()
-	cmd, alive, err := order.run(reaper)
+	cmd, alive, err := o.run(reaper)
 	if err != nil {
-		report(guardReport{Error: err.Error(), Status: cannotStart(err)})
-		return exitOK
+		tell(report{Error: err.Error(), Status: CannotStart(err)})
+		return 0
 	}
-	report(guardReport{PID: cmd.Process.Pid})
-	go order.obey(control, cmd.Process.Pid)
+	tell(report{PID: cmd.Process.Pid})
+	go o.obey(control, cmd.Process.Pid)
 	reap(func(pid int, status syscall.WaitStatus) {
 		if pid == cmd.Process.Pid {
-			report(guardReport{Ended: &status})
+			tell(report{Ended: &status})
 		}
 	})
 	if !reaper {
 		_, _ = io.Copy(io.Discard, alive)
 	}
-	return exitOK
+	return 0
 }
 
 // run starts the command. alive ends when all have ended, where there is no reaper.
-func (o guardOrder) run(reaper bool) (cmd *exec.Cmd, alive *os.File, err error) {
+func (o order) run(reaper bool) (cmd *exec.Cmd, alive *os.File, err error) {
 	cmd = exec.Command(o.Args[0], o.Args[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: o.Group}
@@ -349,10 +349,10 @@ func (o guardOrder) run(reaper bool) (cmd *exec.Cmd, alive *os.File, err error) 
 }
 
 // obey ends the guard when it is told to, and kills all when nobody is left who would tell it.
-func (o guardOrder) obey(control *bufio.Reader, pid int) {
+func (o order) obey(control *bufio.Reader, pid int) {
 	line, _ := control.ReadString('\n')
-	if line == guardLeave || !o.Die {
-		os.Exit(exitOK)
+	if line == leaveOrder || !o.Die {
+		os.Exit(0)
 	}
 	group := 0
 	if o.Group == 0 {
@@ -363,12 +363,12 @@ func (o guardOrder) obey(control *bufio.Reader, pid int) {
 	killAll(os.Getpid(), group, nil) // for ever: the guard ends with the last of them
 }
 
-// interrupts reports whether a signal ends a command that waits, and with which exit status.
-func interrupts(s os.Signal) (status int, ok bool) {
+// Interrupts reports whether a signal ends a command that waits, and with which exit status.
+func Interrupts(s os.Signal) (status int, ok bool) {
 	switch s {
 	case syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2,
 		syscall.SIGALRM:
-		return exitSignal + int(s.(syscall.Signal)), true
+		return ExitSignal + int(s.(syscall.Signal)), true
 	}
 	return 0, false
 }
