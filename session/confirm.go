@@ -4,9 +4,7 @@ import (
 	"context"
 	"time"
 
-	"lockkeeper/internal/mutant"
 	"lockkeeper/wire"
-	"lockkeeper/znode"
 )
 
 // hear records that the client of s has sent something.
@@ -171,10 +169,6 @@ func (m *Manager) expiryLoop(ctx context.Context) {
 		for _, c := range ends {
 			m.log.Info("session expires: nothing heard from it for its timeout", "session", c.Session)
 			c.Seq = m.nonce()
-			if mutant.On(mutant.ExpiryWithoutCommit) {
-				m.replica.View(func(s *znode.Store) { s.Apply(0, &znode.Entry{Commands: []znode.Command{*c}}, nil) })
-				continue
-			}
 			// If this is lost, so is the leadership, or due returns it again.
 			_ = m.replica.ProposeOnce(ctx, c)
 		}

@@ -3,7 +3,6 @@ package session
 import (
 	"strings"
 
-	"lockkeeper/internal/mutant"
 	"lockkeeper/session/admission"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
@@ -101,9 +100,6 @@ func answerBytes(op wire.Op, n znode.Sizes) (bytes, names int) {
 
 // answer makes the body, or the error, of a reply.
 func (s *Session) answer(store *znode.Store, p *pending) (wire.Record, wire.Code) {
-	if p.req.Op == wire.OpSync && mutant.On(mutant.LocalSync) {
-		return wire.SyncResponse(*p.record.(*wire.SyncRequest)), wire.CodeOK
-	}
 	switch r := p.record.(type) {
 	case *wire.PathWatchRequest:
 		return s.read(store, p, r)
@@ -173,9 +169,6 @@ func readPath(store *znode.Store, p *pending, r *wire.PathRequest) (wire.Record,
 // any case. setWatches returns false if the limits leave no space for all of them: then the
 // connection has to end, because clients ignore an error here.
 func (s *Session) setWatches(store *znode.Store, r *wire.SetWatchesRequest, ids []znode.Identity) bool {
-	if mutant.On(mutant.StaleWatches) {
-		r.RelativeZxid = store.Zxid()
-	}
 	const immediate = wire.ZxidNone
 	ok := true
 	again := func(paths []string, data, child watchMode, event wire.EventType, changed func(*wire.Stat) wire.Zxid) {

@@ -8,7 +8,6 @@ import (
 
 	"lockkeeper/internal/clock"
 	"lockkeeper/internal/histogram"
-	"lockkeeper/internal/mutant"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
@@ -57,11 +56,11 @@ func (l *lease) age(now int64) int64 { return now - l.confirmed.Load() }
 // sendable is for how long, from the instant now, bytes may be sent to the client; 0 or less: they
 // may not.
 func (l *lease) sendable(now int64) int64 {
-	if l.local || mutant.On(mutant.AnswersWithoutLease) {
+	if l.local {
 		return l.timeout
 	}
 	confirmed := l.confirmed.Load()
-	if woke := l.at.clock.Woke(); !woke.IsZero() && confirmed < l.at.instant(woke) && !mutant.On(mutant.LeaseSleeps) {
+	if woke := l.at.clock.Woke(); !woke.IsZero() && confirmed < l.at.instant(woke) {
 		return 0
 	}
 	return confirmed + l.timeout/3 - now
@@ -302,17 +301,11 @@ type instants struct {
 
 // since is the present instant in nanoseconds on the clock that counts suspends; never 0.
 func (i *instants) since() int64 {
-	if mutant.On(mutant.LeaseSleeps) {
-		return i.instant(i.clock.Awake())
-	}
 	return i.instant(i.clock.Now())
 }
 
 // recent is since for what may overlook a suspend that nobody has noticed yet. It costs less.
 func (i *instants) recent() int64 {
-	if mutant.On(mutant.LeaseSleeps) {
-		return i.since()
-	}
 	return i.instant(i.clock.Recent())
 }
 

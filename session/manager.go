@@ -17,7 +17,6 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"lockkeeper/internal/loglimit"
-	"lockkeeper/internal/mutant"
 	"lockkeeper/session/admission"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
@@ -218,11 +217,7 @@ func (m *Manager) endAll(why string) {
 
 // Applied implements the replica's listener: a command has just been applied on this member.
 func (m *Manager) Applied(store *znode.Store, c *znode.Command, res *znode.Result) {
-	if mutant.On(mutant.WatchAfterReply) {
-		defer m.fire(res.Events)
-	} else {
-		m.fire(res.Events)
-	}
+	m.fire(res.Events)
 	m.caughtUp(res.Zxid)
 	m.gate.Applied(store)
 	if m.cfg.Audit != nil {
@@ -282,9 +277,7 @@ func (m *Manager) sessionClosed(id wire.SessionID, why string) {
 // The results and events of the commands in between are missing on this member, so every client has
 // to connect again, and says then which zxid it has seen.
 func (m *Manager) Restored(store *znode.Store) {
-	if !mutant.On(mutant.RestoreKeepsConnections) {
-		m.endAll("state replaced by a snapshot")
-	}
+	m.endAll("state replaced by a snapshot")
 	m.mu.Lock()
 	clear(m.unanswered) // their results are missing
 	m.mu.Unlock()

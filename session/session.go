@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"lockkeeper/internal/mutant"
 	"lockkeeper/session/admission"
 	"lockkeeper/session/sasl"
 	"lockkeeper/wire"
@@ -265,7 +264,7 @@ func (s *Session) admit(p *pending) error {
 		s.mu.Unlock()
 		return errEnded
 	}
-	if len(s.queue) > 0 && !(s.deferred && p.req.Op == wire.OpPing) && !mutant.On(mutant.ReadOvertakesWrite) {
+	if len(s.queue) > 0 && !(s.deferred && p.req.Op == wire.OpPing) {
 		s.enqueueLocked(p)
 		s.mu.Unlock()
 		return nil
@@ -371,7 +370,7 @@ func (s *Session) classify(p *pending) error {
 		}
 		p.record, p.code = s.stepSASL(token)
 		p.last = p.code != wire.CodeOK
-	case isWrite(op) && !(op == wire.OpSync && mutant.On(mutant.LocalSync)):
+	case isWrite(op):
 		if err != nil {
 			p.code = wire.CodeMarshallingError
 			return nil
@@ -384,7 +383,7 @@ func (s *Session) classify(p *pending) error {
 		s.seq++
 		p.seq = s.seq
 		s.mu.Unlock()
-	case isLocal(op), mutant.On(mutant.LocalSync):
+	case isLocal(op):
 		p.record = record
 		if err != nil {
 			p.code = wire.CodeMarshallingError

@@ -9,7 +9,6 @@ import (
 	"io"
 	"math"
 
-	"lockkeeper/internal/mutant"
 	"lockkeeper/wire"
 )
 
@@ -137,9 +136,6 @@ func (rs *restorer) session(d *decoder) {
 		addr:       d.string(),
 		password:   d.string(),
 		identities: d.identities(),
-	}
-	if mutant.On(mutant.SnapshotForgetsTurns) {
-		row.lastSeq = 0
 	}
 	if d.err != nil {
 		return

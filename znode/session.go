@@ -5,7 +5,6 @@ import (
 	"iter"
 	"slices"
 
-	"lockkeeper/internal/mutant"
 	"lockkeeper/wire"
 )
 
@@ -271,11 +270,7 @@ func (s *Store) expireSession(c *Command, r *Result) {
 // one zxid.
 func (s *Store) closeSession(i slot) {
 	id := s.sessions.row(i).id
-	for k, path := range s.Ephemerals(id) {
-		if k > 0 && mutant.On(mutant.EphemeralsInTwoSteps) {
-			s.tx.changed = true
-			return // the rest when the end is proposed again
-		}
+	for _, path := range s.Ephemerals(id) {
 		s.deleteNode(s.paths[path])
 	}
 	if s.replacement != nil && s.replacement.session == id {

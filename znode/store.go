@@ -3,7 +3,6 @@ package znode
 import (
 	"sync/atomic"
 
-	"lockkeeper/internal/mutant"
 	"lockkeeper/wire"
 )
 
@@ -118,9 +117,7 @@ func (s *Store) Apply(term uint64, e *Entry, each func(*Command, *Result)) {
 		s.nodes.thaw()
 		s.sessions.thaw()
 	}
-	if e.TimeMs > s.timeMs || !mutant.On(mutant.TimeNeverGoesBack) {
-		s.timeMs = e.TimeMs
-	}
+	s.timeMs = e.TimeMs
 	s.clock.advance(e.ClockMs)
 	for i := range e.Commands {
 		c := &e.Commands[i]
@@ -144,9 +141,6 @@ func (s *Store) Apply(term uint64, e *Entry, each func(*Command, *Result)) {
 func (s *Store) begin(term uint64, flags Flags, c *Command) {
 	t := &s.tx
 	t.zxid = max(s.zxid+1, wire.Zxid(term<<32)+1)
-	if mutant.On(mutant.ZxidRepeats) {
-		t.zxid = wire.Zxid(term<<32) + 1
-	}
 	t.changed = false
 	t.flags = flags
 	t.session = c.Session
@@ -223,13 +217,13 @@ func (s *Store) nextOf(c *Command, r *Result) (slot, bool) {
 	row := s.sessions.row(i)
 	r.Generation = row.generation
 	switch {
-	case c.Generation != row.generation && !mutant.On(mutant.OldConnectionServed):
+	case c.Generation != row.generation:
 		r.Status = Moved
 		return noSlot, false
-	case c.Seq <= row.lastSeq && !mutant.On(mutant.AppliedTwice):
+	case c.Seq <= row.lastSeq:
 		r.Status = Duplicate
 		return noSlot, false
-	case c.Seq > row.lastSeq+1 && !mutant.On(mutant.GapTaken):
+	case c.Seq > row.lastSeq+1:
 		r.Status = Gap
 		return noSlot, false
 	}

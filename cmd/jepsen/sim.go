@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"lockkeeper/internal/mutant"
+	"lockkeeper/jepsen/mutant"
 	"lockkeeper/jepsen/sim"
 )
 
@@ -66,7 +66,7 @@ func (f *simFlags) check() error {
 	case f.mutation != "" && entry(f.mutation) == nil:
 		return fmt.Errorf("there is no mutation %q; see -list", f.mutation)
 	case f.mutation != "" && entry(f.mutation).Recipe != "":
-		return fmt.Errorf("%q is for go test -tags mutants -run TestPlantedBugs ./recipes", f.mutation)
+		return fmt.Errorf("%q is for go test ./jepsen/mutant -run TestRecipes", f.mutation)
 	case f.first == 0:
 		f.first = rand.Uint64()>>33 + 1
 	}

@@ -12,20 +12,20 @@ import (
 // downwards only. A new edge needs a new word here, and a reason.
 const imports = `
 	wire:
-	znode:                 wire internal/mutant
+	znode:                 wire
 	# Only what moves data from ZooKeeper and back knows its files.
 	zkdata:                wire znode github.com/klauspost/compress/snappy
 
 	quorum/codec:
 	# The port between members knows no raft.
-	quorum/peer:           znode quorum/codec internal/mutant internal/connlimit internal/loglimit
-	quorum/raftnet:        znode quorum/codec quorum/peer internal/mutant internal/clock github.com/hashicorp/raft
-	quorum/wal:            quorum/codec internal/mutant github.com/hashicorp/raft golang.org/x/sys/unix
-	quorum/store:          quorum/wal internal/mutant github.com/hashicorp/raft golang.org/x/sys/unix
+	quorum/peer:           znode quorum/codec internal/connlimit internal/loglimit
+	quorum/raftnet:        znode quorum/codec quorum/peer internal/clock github.com/hashicorp/raft
+	quorum/wal:            quorum/codec github.com/hashicorp/raft golang.org/x/sys/unix
+	quorum/store:          quorum/wal github.com/hashicorp/raft golang.org/x/sys/unix
 	                       github.com/hashicorp/go-hclog
 	                       github.com/hashicorp/raft-boltdb/v2
 	                       go.etcd.io/bbolt go.etcd.io/bbolt/errors
-	quorum:                wire znode quorum/codec quorum/peer quorum/raftnet quorum/store internal/mutant internal/loglimit internal/histogram
+	quorum:                wire znode quorum/codec quorum/peer quorum/raftnet quorum/store internal/loglimit internal/histogram
 	                       internal/clock
 	                       github.com/hashicorp/raft
 	                       github.com/hashicorp/go-hclog
@@ -37,7 +37,7 @@ const imports = `
 	locknode:
 	# Which requests of clients a member takes, and when: it knows no session.
 	session/admission:     wire znode internal/loglimit internal/connlimit golang.org/x/sync/semaphore
-	session:               wire znode session/sasl session/admission internal/mutant internal/loglimit internal/histogram internal/clock
+	session:               wire znode session/sasl session/admission internal/loglimit internal/histogram internal/clock
 	                       internal/connlimit
 	                       golang.org/x/sync/semaphore
 
@@ -72,7 +72,7 @@ const imports = `
 	cmd/lockkeeper/internal/guard: golang.org/x/sys/unix golang.org/x/term
 
 	# The clients' side knows no package of the server.
-	recipes:               locknode internal/mutant github.com/go-zookeeper/zk
+	recipes:               locknode github.com/go-zookeeper/zk
 	recipes/fence:
 	jepsen:                internal/freeport github.com/go-zookeeper/zk
 	jepsen/console:
@@ -80,17 +80,19 @@ const imports = `
 	jepsen/differ:
 	jepsen/flaws:
 	jepsen/kazoosuite:
-	jepsen/sim:            jepsen/workload
+	# Planted bugs: an overlay of the product.
+	jepsen/mutant:
+	jepsen/sim:            jepsen/mutant jepsen/workload
 	jepsen/tlsclients:
 	jepsen/verdicts:
 	jepsen/zkcli:
 	jepsen/workload:       jepsen wire internal/zkconn recipes recipes/fence github.com/go-zookeeper/zk github.com/anishathalye/porcupine
 	jepsen/report:         jepsen jepsen/workload
 	jepsen/attack:         wire session/sasl internal/zkconn jepsen jepsen/workload jepsen/report github.com/go-zookeeper/zk
-	jepsen/run:            jepsen jepsen/workload jepsen/report recipes/fence internal/mutant github.com/go-zookeeper/zk
+	jepsen/run:            jepsen jepsen/workload jepsen/report recipes/fence jepsen/mutant github.com/go-zookeeper/zk
 	# The lab holds reality against the very rule that the server has: quorum.Maj.
 	jepsen/splitbrain:     jepsen jepsen/report jepsen/workload quorum github.com/go-zookeeper/zk
-	cmd/jepsen:            jepsen jepsen/workload jepsen/report jepsen/run jepsen/sim jepsen/splitbrain jepsen/attack internal/mutant
+	cmd/jepsen:            jepsen jepsen/workload jepsen/report jepsen/run jepsen/sim jepsen/splitbrain jepsen/attack jepsen/mutant
 	jepsen/locklab/lock:
 	jepsen/locklab/system: internal/freeport jepsen jepsen/locklab/lock github.com/go-sql-driver/mysql github.com/jackc/pgx/v5
 	                       go.etcd.io/etcd/client/v3 go.uber.org/zap
@@ -110,9 +112,7 @@ const imports = `
 	                       jepsen/locklab/judge jepsen/locklab/page
 	jepsen/workers/gozk:   recipes github.com/go-zookeeper/zk
 
-	# Planted bugs; empty in a usual build.
 	internal/clock:        golang.org/x/sys/unix
-	internal/mutant:
 
 	# What tests are made of knows nothing of what they test.
 	internal/simnet:
@@ -176,7 +176,7 @@ const testImports = `
 	server:                zkdata session/sasl internal/cputime internal/simnet internal/simdisk internal/freeport internal/testcert github.com/hashicorp/raft
 	server/ops/console:    session server/zoocfg
 	cmd/lockkeeper:        wire zkdata session/sasl internal/freeport internal/testcert golang.org/x/sys/unix
-	jepsen/simtest:        internal/simnet internal/simdisk internal/mutant internal/clock server server/ops/admin quorum quorum/peer quorum/raftnet quorum/store znode wire
+	jepsen/simtest:        internal/simnet internal/simdisk jepsen/mutant internal/clock server server/ops/admin quorum quorum/peer quorum/raftnet quorum/store znode wire
 	                       recipes jepsen jepsen/workload github.com/go-zookeeper/zk github.com/hashicorp/raft
 `
 

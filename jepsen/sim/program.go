@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 	"syscall"
 	"time"
 
+	"lockkeeper/jepsen/mutant"
 	"lockkeeper/jepsen/workload"
 )
 
@@ -31,7 +33,7 @@ type Program struct {
 
 // BuildOptions say what kind of program is wanted.
 type BuildOptions struct {
-	// Mutants: with the hooks of package internal/mutant.
+	// Mutants: with the bugs of package jepsen/mutant.
 	Mutants bool
 	// PlainRuntime: with the Go runtime as it is.
 	PlainRuntime bool
@@ -54,8 +56,13 @@ func Build(ctx context.Context, dir string, o BuildOptions) (*Program, error) {
 	p := &Program{path: filepath.Join(dir, "sim.test"), dir: dir}
 	var tags []string
 	args := []string{"test", "-c", "-o", p.path}
+	replace := make(map[string]string)
 	if o.Mutants {
-		tags = append(tags, "mutants")
+		files, err := mutant.Files(dir)
+		if err != nil {
+			return nil, err
+		}
+		replace = files
 	}
 	if o.PlainRuntime {
 		p.Unseeded = errors.New("sim: the runtime is left as it is")
@@ -64,12 +71,17 @@ func Build(ctx context.Context, dir string, o BuildOptions) (*Program, error) {
 		if err != nil {
 			return nil, fmt.Errorf("sim: ask go for its root: %w", err)
 		}
-		overlay, err := writeOverlay(strings.TrimSpace(string(goroot)), dir)
+		files, err := runtimeFiles(strings.TrimSpace(string(goroot)), dir)
 		if p.Unseeded = err; err == nil {
 			tags = append(tags, "simruntime")
-			args = append(args, "-overlay", overlay)
+			maps.Copy(replace, files)
 		}
 	}
+	overlay, err := mutant.WriteOverlay(dir, replace)
+	if err != nil {
+		return nil, err
+	}
+	args = append(args, "-overlay", overlay)
 	args = append(args, "-tags", strings.Join(tags, ","), "lockkeeper/jepsen/simtest")
 	build := exec.CommandContext(ctx, "go", args...)
 	// With cgo, which depends on whether the machine has a C compiler, a seed is another run.

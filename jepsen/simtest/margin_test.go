@@ -15,9 +15,7 @@ import (
 
 // Scenarios that measure by how much what a library believes ends before its session does, when the
 // last that its member learned was no longer true. They plant the bug of the command line, as the
-// random simulations do:
-//
-//	go test ./jepsen/simtest -tags mutants -run TestMarginWhen -sim.mutation lease-from-confirmation
+// random simulations do: go run ./cmd/jepsen sim -mutations.
 
 // The member of a client gets its last confirmation late, by up to what an answer may take.
 func TestMarginWhenConfirmationsAreLate(t *testing.T) {

@@ -5,11 +5,11 @@ import (
 	"testing"
 	"time"
 
-	"lockkeeper/internal/mutant"
 	"lockkeeper/internal/simdisk"
+	"lockkeeper/jepsen/mutant"
 )
 
-var simMutation = flag.String("sim.mutation", "", "planted bug that the simulations are to catch (needs -tags mutants)")
+var simMutation = flag.String("sim.mutation", "", "planted bug that the simulations are to catch (needs the overlay of jepsen/mutant)")
 
 // mutationLag is how old what was not synced may be for a power cut to destroy it: Linux writes
 // back after 30 s.

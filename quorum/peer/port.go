@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"lockkeeper/internal/loglimit"
-	"lockkeeper/internal/mutant"
 )
 
 // StreamKind is the kind of a stream.
@@ -320,7 +319,6 @@ func (p *Port) serve(c *inbound, h Handlers) {
 func (p *Port) notMember(f preface, ip netip.Addr) string {
 	from, own := f.from, p.roster.Cluster()
 	switch {
-	case mutant.On(mutant.ClustersMix):
 	case f.cluster != own && own != 0:
 		return fmt.Sprintf("member %d belongs to cluster %v, and this is member %d of cluster %v: compare the addresses in the "+
 			"server lines of both", from, f.cluster, p.cfg.ID, own)
@@ -334,7 +332,7 @@ func (p *Port) notMember(f preface, ip netip.Addr) string {
 	case own == 0 && (f.kind != StreamRaft || f.cluster == 0):
 		return fmt.Sprintf("this member belongs to no cluster yet, and member %d wants more than a query", from)
 	}
-	if !mutant.On(mutant.ClustersMix) && !p.roster.isPeer(from, f.fromDisk) && (f.kind != StreamRaft || !p.mayLead(from, f.fromDisk)) {
+	if !p.roster.isPeer(from, f.fromDisk) && (f.kind != StreamRaft || !p.mayLead(from, f.fromDisk)) {
 		// This member may have been down while others were made members, the leader among them.
 		// Raft itself counts the votes. But as long as this member follows a leader, it
 		// hears of new members from that.

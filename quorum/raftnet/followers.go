@@ -8,7 +8,6 @@ import (
 	"github.com/hashicorp/raft"
 
 	"lockkeeper/internal/clock"
-	"lockkeeper/internal/mutant"
 	"lockkeeper/quorum/peer"
 )
 
@@ -89,9 +88,6 @@ func (l *Followers) carried(p *pipeline, args *raft.AppendEntriesRequest) {
 		return
 	}
 	f.entriesSent = args.Entries[len(args.Entries)-1].Index
-	if mutant.On(mutant.CommitBeforeDisk) {
-		l.durable, f.commitsEarly = f.entriesSent, true
-	}
 	l.wakeLocked(f)
 }
 
@@ -339,7 +335,7 @@ func (l *Followers) quorum() (voters map[raft.ServerID]bool, others int) {
 // be elected that lacks the committed one, whose majority knew it (Raft, section 5.4).
 func (l *Followers) ProvenAt(term uint64, now time.Time) time.Time {
 	voters, need := l.quorum()
-	if need == 0 || mutant.On(mutant.LeaseUnproven) {
+	if need == 0 {
 		return now
 	}
 	l.mu.Lock()
@@ -359,7 +355,7 @@ func (l *Followers) ProvenAt(term uint64, now time.Time) time.Time {
 	}
 	slices.SortFunc(newest, func(a, b time.Time) int { return b.Compare(a) })
 	at := newest[need-1]
-	if at.Before(l.clock.Woke()) && !mutant.On(mutant.LeaseSleeps) {
+	if at.Before(l.clock.Woke()) {
 		return time.Time{}
 	}
 	return at

@@ -23,8 +23,6 @@ type heartbeats struct {
 	local Local
 	// passing says that the main loop has not taken the last heartbeat yet. There is one at a time.
 	passing atomic.Bool
-	// library is the library's own handler; nil but with a planted bug.
-	library atomic.Pointer[func(raft.RPC)]
 }
 
 // isHeartbeat reports whether a request only names the leader.

@@ -295,7 +295,6 @@ func (n *network) decode(from raft.ServerID, kind rpcKind, body []byte) (req any
 func (n *network) ask(from raft.ServerID, rpc raft.RPC, answers <-chan raft.RPCResponse, source *snapshotSource,
 ) (raft.RPCResponse, error) {
 	var snapshot *snapshotChecker
-	hand := n.hand
 	switch q := rpc.Command.(type) {
 	case *raft.InstallSnapshotRequest:
 		source.begin(q.Size)
@@ -313,9 +312,7 @@ func (n *network) ask(from raft.ServerID, rpc raft.RPC, answers <-chan raft.RPCR
 			rpc.Reader = io.MultiReader(bytes.NewReader(head), snapshot)
 		}
 	case *raft.AppendEntriesRequest:
-		if f := n.beats.library.Load(); f != nil && isHeartbeat(q) {
-			hand = func(rpc raft.RPC, _ <-chan struct{}) { (*f)(rpc) }
-		} else if resp := n.beats.answer(from, q); resp != nil {
+		if resp := n.beats.answer(from, q); resp != nil {
 			n.pass(q)
 			return raft.RPCResponse{Response: resp}, nil
 		}
@@ -323,7 +320,7 @@ func (n *network) ask(from raft.ServerID, rpc raft.RPC, answers <-chan raft.RPCR
 		n.votesPending.Add(1)
 		defer n.votesPending.Add(-1)
 	}
-	hand(rpc, n.port.Done())
+	n.hand(rpc, n.port.Done())
 	select {
 	case answer := <-answers:
 		if vote, ok := answer.Response.(*raft.RequestVoteResponse); ok && vote.Granted {

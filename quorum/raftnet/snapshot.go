@@ -10,7 +10,6 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"lockkeeper/internal/mutant"
 	"lockkeeper/quorum/peer"
 	"lockkeeper/znode"
 )
@@ -25,9 +24,6 @@ import (
 // a newer one over the next, and the network then delivers the first after all. Installed, it would
 // take this member's state, which clients have seen, back to where it was.
 func (t *Transport) declineOld(rpc *raft.RPC, req *raft.InstallSnapshotRequest) bool {
-	if mutant.On(mutant.OldSnapshotInstalled) {
-		return false
-	}
 	if req.LastLogIndex <= t.local.AppliedIndex() {
 		t.decline(*rpc, req)
 		return true

@@ -13,7 +13,6 @@ import (
 	"github.com/hashicorp/raft"
 
 	"lockkeeper/internal/clock"
-	"lockkeeper/internal/mutant"
 	"lockkeeper/quorum/peer"
 )
 
@@ -208,7 +207,7 @@ func (t *Transport) appendEntries(id raft.ServerID, target raft.ServerAddress,
 // is delayed. Errors: the entries will not be durable, or stop is closed; then the library must not
 // see the answer.
 func (t *Transport) hold(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse, stop <-chan struct{}) error {
-	if len(args.Entries) == 0 || !resp.Success || mutant.On(mutant.GateOpen) {
+	if len(args.Entries) == 0 || !resp.Success {
 		return nil
 	}
 	return t.local.AwaitDurable(args.Entries[len(args.Entries)-1].Index, stop)
@@ -313,11 +312,7 @@ func (t *Transport) EncodePeer(id raft.ServerID, addr raft.ServerAddress) []byte
 func (t *Transport) DecodePeer(b []byte) raft.ServerAddress { return raft.ServerAddress(b) }
 
 // SetHeartbeatHandler implements raft.Transport. The handler is never called (UPSTREAM.md, 15).
-func (t *Transport) SetHeartbeatHandler(f func(raft.RPC)) {
-	if t.net != nil && mutant.On(mutant.HeartbeatPath) {
-		t.net.beats.library.Store(&f)
-	}
-}
+func (t *Transport) SetHeartbeatHandler(func(raft.RPC)) {}
 
 // Stand has the library of this member hold an election at once.
 func (t *Transport) Stand(ctx context.Context) {

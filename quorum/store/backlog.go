@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
-
-	"lockkeeper/internal/mutant"
 )
 
 // backlog lets a leader write its log while its followers write theirs (Ongaro's thesis, section
@@ -189,9 +187,6 @@ func (b *backlog) lackingLocked(index uint64) bool {
 
 // lacks says whether the entry is not durable yet. It must not be applied then.
 func (b *backlog) lacks(index uint64) bool {
-	if mutant.On(mutant.GateOpen) {
-		return false
-	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.lackingLocked(index)

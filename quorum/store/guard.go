@@ -12,7 +12,6 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"lockkeeper/internal/mutant"
 	"lockkeeper/quorum/wal"
 )
 
@@ -134,9 +133,6 @@ func (g *guard) Set(key, val []byte) error {
 	defer g.termMu.Unlock()
 	term := g.voteTerm
 	g.voteTerm = 0
-	if mutant.On(mutant.VoteNotPersisted) {
-		return nil
-	}
 	return g.write("write vote", func() error { return g.setVote(term, val) })
 }
 
@@ -149,7 +145,7 @@ func (g *guard) SetUint64(key []byte, val uint64) error {
 		return nil
 	}
 	err := g.write("write term", func() error {
-		if !bytes.Equal(key, keyTerm) || mutant.On(mutant.HeartbeatPath) {
+		if !bytes.Equal(key, keyTerm) {
 			return g.Stable.SetUint64(key, val)
 		}
 		g.owner.Yield()

@@ -4,8 +4,6 @@ import (
 	"fmt"
 
 	"github.com/hashicorp/raft"
-
-	"lockkeeper/internal/mutant"
 )
 
 // Stable is where a member keeps its term, its newest vote and a few other values.
@@ -47,17 +45,10 @@ func (g *guard) setVote(term uint64, candidate []byte) error {
 	switch {
 	case err != nil:
 		return err
-	case mutant.On(mutant.HeartbeatPath):
 	case term != saved:
 		return fmt.Errorf("a vote of term %d in term %d", term, saved)
 	case term <= last:
 		return fmt.Errorf("a vote of term %d after one of term %d", term, last)
-	}
-	if mutant.On(mutant.HalfVote) {
-		if err := g.Stable.SetUint64(keyVoteTerm, term); err != nil {
-			return err
-		}
-		return g.Stable.Set(keyVoteCandidate, candidate)
 	}
 	return g.Stable.SetVote(term, candidate)
 }

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"path/filepath"
-
-	"lockkeeper/internal/mutant"
 )
 
 // A segment is one file of a log. It has its final length from the beginning, all zeros, and is
@@ -167,9 +165,6 @@ func (h *segmentHead) batchAt(content []byte, at int64) (b batch, ok bool) {
 
 // whole reports whether the payload of the batch at an offset is the one that was written.
 func (b *batch) whole(content []byte, at int64) bool {
-	if mutant.On(mutant.TornWriteKept) {
-		return true
-	}
 	payload := content[at+batchHeadLen:]
 	return binary.BigEndian.Uint32(content[at+4:]) == crc32.Checksum(payload[:b.length], castagnoli) &&
 		isZero(payload[b.length:b.bytes()-batchHeadLen])
@@ -334,9 +329,6 @@ func (s *segment) write(b []byte, at int64) error {
 	if _, err := s.f.WriteAt(b, at); err != nil {
 		return err
 	}
-	if mutant.On(mutant.SkippedFsync) {
-		return nil
-	}
 	return s.f.Sync()
 }
 
@@ -373,10 +365,8 @@ func createSegment(files FS, dir string, h segmentHead) (_ *segment, err error) 
 	if err := files.Rename(temp, path); err != nil {
 		return nil, err
 	}
-	if !mutant.On(mutant.DirectoryNotSynced) {
-		if err := files.SyncDir(dir); err != nil {
-			return nil, err
-		}
+	if err := files.SyncDir(dir); err != nil {
+		return nil, err
 	}
 	return &segment{segmentHead: h, f: f, path: path}, nil
 }

@@ -1,16 +1,36 @@
 package mutant
 
 import (
+	"go/parser"
+	"go/token"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 )
 
-// The table has every mutation once, and each has its hook where the table says.
+// The table has every mutation once. Each has its lines where the table says, and these lines are
+// in the product once.
 func TestTable(t *testing.T) {
 	if len(Table) != int(end)-1 {
 		t.Errorf("%d mutations, %d in the table", end-1, len(Table))
+	}
+	texts, err := changed(filepath.Join("..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The simulated disks forget: nothing is replaced.
+	const disks = "jepsen/simtest/mutation_test.go"
+	text, err := os.ReadFile(filepath.Join("..", "..", disks))
+	if err != nil {
+		t.Fatal(err)
+	}
+	texts[disks] = string(text)
+	for name, text := range texts {
+		if _, err := parser.ParseFile(token.NewFileSet(), name, text, 0); err != nil {
+			t.Error(err)
+		}
 	}
 	names := make(map[string]bool)
 	constants := constants(t)
@@ -19,12 +39,7 @@ func TestTable(t *testing.T) {
 			t.Errorf("%s: not in the order of the constants, or twice", e.Name)
 		}
 		names[e.Name] = true
-		text, err := os.ReadFile(filepath.Join("..", "..", e.Where))
-		if err != nil {
-			t.Errorf("%s: %v", e.Name, err)
-			continue
-		}
-		if hook := "mutant.On(mutant." + constants[i] + ")"; !strings.Contains(string(text), hook) {
+		if hook := "mutant.On(mutant." + constants[i] + ")"; !strings.Contains(texts[e.Where], hook) {
 			t.Errorf("%s: no %s in %s", e.Name, hook, e.Where)
 		}
 	}
@@ -53,5 +68,20 @@ func TestUse(t *testing.T) {
 	}
 	if err := Use(""); err != nil || On(GapTaken) {
 		t.Errorf("not switched off: %v", err)
+	}
+}
+
+// The schedules of each recipe find the bugs that are planted in it.
+func TestRecipes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it compiles the recipes and plays thousands of schedules; not with -short")
+	}
+	overlay, err := Overlay(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command("go", "test", "-overlay", overlay, "-run", "TestPlantedBugs", "-v", "lockkeeper/recipes").CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "--- PASS: TestPlantedBugs") {
+		t.Errorf("%v\n%s", err, out)
 	}
 }

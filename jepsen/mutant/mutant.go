@@ -75,7 +75,7 @@ type Entry struct {
 	Mutation Mutation
 	Name     string // what the command line calls it
 	Promise  string // of the contract, that it breaks
-	Where    string // the file with the hook
+	Where    string // the file that is changed
 	What     string // what is wrong
 	// Quick: the simulations catch it within seconds.
 	Quick bool
@@ -83,7 +83,7 @@ type Entry struct {
 	// simulations to catch.
 	Scenario string
 	// Recipe is the drill of package recipes that catches it, for the simulations have no recipes:
-	// TestPlantedBugs in recipes/planted_test.go. "" if it is for the simulations.
+	// TestPlantedBugs in testdata/recipes_test.go. "" if it is for the simulations.
 	Recipe string
 }
 
@@ -164,7 +164,7 @@ func Use(name string) error {
 		return nil
 	}
 	if !Compiled {
-		return fmt.Errorf("mutant: %s: this binary was built without -tags mutants", name)
+		return fmt.Errorf("mutant: %s: this binary was built without the overlay", name)
 	}
 	for _, e := range Table {
 		if e.Name == name {
