@@ -311,16 +311,19 @@ func (s *simRun) allMutations(ctx context.Context) (ok bool, err error) {
 	return ok, nil
 }
 
-// hunt simulates with a planted bug until it is caught, for as many seeds as the flags say, or runs
-// the scenario that aims at it. It returns the result that caught it, nil if none did, and what was
-// run.
+// hunt simulates with a planted bug until it is caught, for as many seeds as the flags say: random
+// simulations, or the scenario that aims at the bug. It returns the result that caught it, nil if
+// none did, and a phrase for the runs.
 func (s *simRun) hunt(ctx context.Context, e mutant.Entry) (caught *sim.Result, how string, err error) {
 	if e.Scenario != "" {
-		r, err := s.program.Run(ctx, sim.Simulation{Scenario: e.Scenario, Mutation: e.Name, Virtual: s.flags.virtual})
-		if err == nil && !r.OK() {
-			caught = r
+		for seed := range s.flags.seeds {
+			r, err := s.program.Run(ctx, sim.Simulation{Scenario: e.Scenario, Seed: s.flags.first + seed,
+				Mutation: e.Name, Virtual: s.flags.virtual})
+			if err != nil || !r.OK() {
+				return r, fmt.Sprintf("by %s, run %d", e.Scenario, seed+1), err
+			}
 		}
-		return caught, "by " + e.Scenario, err
+		return nil, fmt.Sprintf("by %s, %d runs", e.Scenario, s.flags.seeds), nil
 	}
 	one := &simRun{flags: s.flags, program: s.program, json: s.json, out: s.out, quiet: true,
 		digests: make(map[string]int)}

@@ -99,7 +99,7 @@ type Simulation struct {
 	Workload string // "" means what the seed says
 	Mutation string // "" means none
 	Journal  string // file that gets everything that happens; "" means none
-	// Scenario is the test to run instead of a random simulation, of which only Mutation counts; ""
+	// Scenario is the test to run instead of a random simulation; it takes Seed and Mutation. ""
 	// means none.
 	Scenario string
 }

@@ -14,7 +14,7 @@ import (
 // had lost it. It does not take effect before that one has.
 func TestRequestWaitsForTheOneBeforeIt(t *testing.T) {
 	plant(t)
-	seedRuntime(t, 1)
+	seedRuntime(t, scenarioSeed())
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1, newJournal(t, ""))
 		m := c.awaitLeader()

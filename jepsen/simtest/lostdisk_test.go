@@ -17,9 +17,9 @@ import (
 // inDisks runs f with a cluster that nobody has started.
 func inDisks(t *testing.T, s shape, f func(c *cluster)) {
 	plant(t)
-	seedRuntime(t, 1)
+	seedRuntime(t, scenarioSeed())
 	synctest.Test(t, func(t *testing.T) {
-		c := clusterOn(&recorder{T: t}, newNetwork(1), "10.0.0.", s, 1, newJournal(t, ""))
+		c := clusterOn(&recorder{T: t}, newNetwork(scenarioSeed()), "10.0.0.", s, 1, newJournal(t, ""))
 		f(c)
 		c.shutdown()
 	})

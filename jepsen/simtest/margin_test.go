@@ -47,7 +47,7 @@ const (
 // member learn something late and cuts it off.
 func testMargin(t *testing.T, at func(*cluster, *rand.Rand) *member, siege func(*cluster, *member, *rand.Rand)) {
 	plant(t)
-	seedRuntime(t, 1)
+	seedRuntime(t, scenarioSeed())
 	for _, timeout := range []time.Duration{1500 * time.Millisecond, 3750 * time.Millisecond} {
 		t.Run(fmt.Sprint(timeout), func(t *testing.T) {
 			least, most := time.Hour, -time.Hour

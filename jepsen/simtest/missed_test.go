@@ -30,7 +30,7 @@ type missed struct {
 // testMissed runs a scenario three times.
 func testMissed(t *testing.T, scenario func(*missed)) {
 	plant(t)
-	seedRuntime(t, 1)
+	seedRuntime(t, scenarioSeed())
 	for i := range 3 {
 		synctest.Test(t, func(t *testing.T) {
 			c := newClusterOf(&recorder{T: t}, shape{voters: 3, tick: time.Second, snapCount: 50, trailing: 5, rest: 1}, uint64(i+1), newJournal(t, ""))

@@ -1,6 +1,7 @@
 package simtest
 
 import (
+	"cmp"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -23,6 +24,10 @@ var (
 	simWorkload = flag.String("sim.workload", "", "what clients do, a list with commas; empty means what the seed says")
 	simJournal  = flag.String("sim.journal", "", "file that gets everything that happens")
 )
+
+// scenarioSeed is the seed of a scenario, a directed test: -sim.seed, or 1. It decides the order in
+// which goroutines run.
+func scenarioSeed() uint64 { return cmp.Or(*simSeed, 1) }
 
 // TestSimulation has clusters go through partitions, crashes, restarts, slow and failing disks
 // while clients take locks, write and read, and checks the promises of the contract: see registry

@@ -16,7 +16,7 @@ import (
 // another member, which has heard of nothing, stands for election in the same term.
 func TestVoteOutlivesPowerCut(t *testing.T) {
 	plant(t)
-	seedRuntime(t, 1)
+	seedRuntime(t, scenarioSeed())
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1, newJournal(t, ""))
 		c.awaitLeader()
@@ -70,7 +70,7 @@ func (c *cluster) awaitElection() string {
 // just when it saves the next term, in order to vote. It stays in that term.
 func TestHeartbeatIsLateForAVote(t *testing.T) {
 	plant(t)
-	seedRuntime(t, 1)
+	seedRuntime(t, scenarioSeed())
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1, newJournal(t, ""))
 		rng := rand.New(rand.NewPCG(1, 1))

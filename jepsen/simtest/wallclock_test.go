@@ -14,7 +14,7 @@ import (
 // whichever clock was wrong when they were created and whoever leads (C8).
 func TestWrongClockOfOneLeaderPasses(t *testing.T) {
 	plant(t)
-	seedRuntime(t, 1)
+	seedRuntime(t, scenarioSeed())
 	const ttl = time.Minute
 	for _, off := range []time.Duration{87_600 * time.Hour, -87_600 * time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
