@@ -14,6 +14,8 @@ import (
 
 // A member sets damaged files aside, and starts empty when it has lost them. Either way it gets the
 // data and its vote from the others, one member after the other, while clients go on.
+//
+// Defends: C1.
 func TestDisksAreReplaced(t *testing.T) {
 	l := newLabWith(t, 3*time.Minute, ClusterConfig{Target: findTarget(t, "lockkeeper"), Members: 3, TickTime: time.Second})
 	s := l.startScribe()

@@ -22,6 +22,8 @@ import (
 // others, while every member has clients that count and take locks. Nothing is lost or done twice,
 // no lock has two holders, and only the clients of the member that is down see their connection
 // end.
+//
+// Defends: C5.
 func TestRollingMembers(t *testing.T) {
 	rounds := 1
 	if *longFlag {

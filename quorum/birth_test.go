@@ -43,6 +43,8 @@ func (c *cluster) takenIn(i int) {
 
 // judgeBirth waits for each voter that the word of the operator does not leave out, and for nobody
 // else. The founder has the lowest number of those with the most recent import.
+//
+// Defends: C1.
 func TestJudgeBirth(t *testing.T) {
 	members := []Member{{ID: 1}, {ID: 2}, {ID: 3}, {ID: 4, Observer: true}}
 	blank := func(disk uint64) peer.Hello {
@@ -98,6 +100,8 @@ func TestJudgeBirth(t *testing.T) {
 }
 
 // A cluster begins when all of its voters have answered, and not before.
+//
+// Defends: C1.
 func TestFirstStartWaitsForAllVoters(t *testing.T) {
 	out := &logged{}
 	inCluster(t, 3, func(cfg *Config) { cfg.Logger = slog.New(slog.NewTextHandler(out, nil)) }, func(t *testing.T, c *cluster) {
@@ -152,6 +156,8 @@ func TestFirstStartWithoutAMember(t *testing.T) {
 
 // A member that has lost its disk and one that has never worked are no cluster, whichever members
 // the operator leaves out.
+//
+// Defends: C1.
 func TestLateFirstStartAndALostDisk(t *testing.T) {
 	for name, without := range map[string][]MemberID{"": nil, "the word is kept in the unit file": {3}} {
 		t.Run(name, func(t *testing.T) {
@@ -196,6 +202,8 @@ func TestLateFirstStartAndALostDisk(t *testing.T) {
 }
 
 // Disks are lost one after the other, on all members, and each is replaced without an operator.
+//
+// Defends: C1.
 func TestLostDisksAreReplaced(t *testing.T) {
 	for _, n := range []int{3, 4, 5} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -225,6 +233,8 @@ func TestLostDisksAreReplaced(t *testing.T) {
 
 // A second process with the number of a member that works is not taken in, and the first works on.
 // When the first has ended, the second replaces it; and when the second has, the first comes back.
+//
+// Defends: C1.
 func TestSecondProcessWithANumber(t *testing.T) {
 	out := &logged{}
 	inCluster(t, 3, func(cfg *Config) { cfg.Logger = slog.New(slog.NewTextHandler(out, nil)) }, func(t *testing.T, c *cluster) {
@@ -266,6 +276,8 @@ func TestSecondProcessWithANumber(t *testing.T) {
 
 // A disk that is set back to an earlier state is found by what the others know that it has
 // acknowledged, also by a leader that was elected since, and its member ends.
+//
+// Defends: C1.
 func TestDiskThatIsSetBack(t *testing.T) {
 	for _, newLeader := range []bool{false, true} {
 		var ended chan error // of the bubble

@@ -545,6 +545,8 @@ func TestNewMembersWaitForTheCluster(t *testing.T) {
 }
 
 // Members of two clusters whose addresses were mixed up do not exchange an entry.
+//
+// Defends: C1.
 func TestMembersOfAnotherClusterAreTurnedAway(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		l := c.leader()
@@ -566,6 +568,8 @@ func TestMembersOfAnotherClusterAreTurnedAway(t *testing.T) {
 
 // A voter that has lost its disk must not help to elect a leader that lacks what it once had: what
 // was answered would be lost.
+//
+// Defends: C1.
 func TestVoterWithoutItsDiskDoesNotVote(t *testing.T) {
 	inChanging(t, 3, func(t *testing.T, c *cluster) {
 		l := c.leader()

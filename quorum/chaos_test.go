@@ -22,6 +22,8 @@ var (
 // TestRandomChanges has members come, go and change their role in random order, while others crash,
 // are cut off, and transfer the leadership. Whatever happens, raft ends up counting what the state
 // says, every command takes effect exactly once, and all members have the same state.
+//
+// Defends: C1.
 func TestRandomChanges(t *testing.T) {
 	for i := range *changeSeeds {
 		seed := *changeSeed + uint64(i)

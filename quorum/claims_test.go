@@ -53,6 +53,8 @@ func TestClaimsAreDecidedByTheLeader(t *testing.T) {
 
 // A leader that has been deposed and does not know it denies no session: that of a client may have
 // been created under its successor.
+//
+// Defends: C9.
 func TestDeposedLeaderDeniesNoSession(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		old := c.leader()

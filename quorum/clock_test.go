@@ -11,6 +11,8 @@ import (
 // The cluster's clock goes on with the monotonic clock of the leader; it is not set back by the
 // leader's own entries, which are applied a while after they were stamped. A follower's is set
 // right by each entry. It stands still during a suspend.
+//
+// Defends: C8.
 func TestClusterClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin, asleep := time.Now(), time.Duration(0)

@@ -51,6 +51,8 @@ func (c *cluster) stays(want string) {
 }
 
 // The members follow the files of a majority, its leader's among them, and of all new ones.
+//
+// Defends: C1.
 func TestMembersOfTheFiles(t *testing.T) {
 	for name, tt := range map[string]struct {
 		members int

@@ -23,6 +23,8 @@ func (l slowListener) Applied(s *znode.Store, c *znode.Command, res *znode.Resul
 
 // The state's lock is given up between the commands of an entry that takes long, so that readers
 // get their turn.
+//
+// Defends: C9.
 func TestLockIsGivenUpWithinALongEntry(t *testing.T) {
 	for takes, wantHeld := range map[time.Duration]time.Duration{
 		2 * time.Millisecond:  8 * time.Millisecond, // all four commands

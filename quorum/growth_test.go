@@ -114,6 +114,8 @@ func TestPowerFailsWhileOneBecomesThree(t *testing.T) {
 
 // Two members that stood alone do not begin two clusters with the same server lines, and none
 // begins beside one that other disks have begun.
+//
+// Defends: C1.
 func TestOneDoesNotBecomeThreeBesideOthersData(t *testing.T) {
 	out := &logged{}
 	inCluster(t, 3, func(cfg *Config) { cfg.Logger = slog.New(slog.NewTextHandler(out, nil)) }, func(t *testing.T, c *cluster) {

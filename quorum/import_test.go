@@ -115,6 +115,8 @@ func TestImportOfOneMember(t *testing.T) {
 
 // All members have imported the same state. A leader that did not found the cluster has an imported
 // snapshot without a configuration, and yet sends a replaced disk the state.
+//
+// Defends: C1.
 func TestImportReachesAReplacedDisk(t *testing.T) {
 	imported := map[MemberID]bool{}
 	inCluster(t, 3, func(cfg *Config) {
@@ -180,6 +182,8 @@ func TestImportBesideACluster(t *testing.T) {
 
 // A member that has imported an older state takes the leader's, if it is of the same ensemble. One
 // of another ensemble stops, and does not start again.
+//
+// Defends: C1.
 func TestImportOfAnotherEnsemble(t *testing.T) {
 	for name, theirStart := range map[string]int64{"same": 1000, "other": 2000} {
 		t.Run(name, func(t *testing.T) {

@@ -24,6 +24,8 @@ var overlaps = flag.Int("overlaps", 400, "how many votes a heartbeat overlaps wi
 // A heartbeat of an older term that overlaps with a vote takes nothing back: the member stays in
 // the term of its vote, in memory and on its disk (UPSTREAM.md, 15). The files and the sockets are
 // real, because the goroutines race.
+//
+// Defends: C1.
 func TestOverlapsOfHeartbeatsWithVotes(t *testing.T) {
 	ports, err := freeport.Take(3)
 	if err != nil {
@@ -92,6 +94,8 @@ func TestOverlapsOfHeartbeatsWithVotes(t *testing.T) {
 }
 
 // A leader that is proposing when a heartbeat of a later term arrives writes no entry in that term.
+//
+// Defends: C1.
 func TestOverlapsOfHeartbeatsWithProposals(t *testing.T) {
 	// A new cluster for each 40, because all nodes stay.
 	for rounds := *overlaps / 10; rounds > 0; rounds -= 40 {

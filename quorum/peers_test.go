@@ -151,6 +151,8 @@ func TestFollowersAreNoticedOfCommits(t *testing.T) {
 }
 
 // Connections that say nothing are few, from whatever host, and members go on reaching each other.
+//
+// Defends: C9.
 func TestSilentConnectionsAreBounded(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		l := c.leader()
@@ -182,6 +184,8 @@ func TestSilentConnectionsAreBounded(t *testing.T) {
 }
 
 // A connection in the name of a member comes from that member's address.
+//
+// Defends: C9.
 func TestMembersComeFromTheirAddresses(t *testing.T) {
 	for _, any := range []bool{false, true} {
 		inCluster(t, 3, func(cfg *Config) { cfg.Peers.AnyAddr = any }, func(t *testing.T, c *cluster) {
@@ -206,6 +210,8 @@ func TestMembersComeFromTheirAddresses(t *testing.T) {
 
 // Whatever a program that passes for a member sends, its stream ends, nothing of it is in the log,
 // and raft has the same leader and term. Afterwards every member starts from its disk.
+//
+// Defends: C9.
 func TestRequestsThatNoMemberSendsAreRefused(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		l := c.leader()
@@ -315,6 +321,8 @@ func TestLeadershipIsNotMovedByOthers(t *testing.T) {
 
 // Streams of which a frame has begun and does not go on hold little, and end; those between frames
 // stay.
+//
+// Defends: C9.
 func TestHalfSentFramesEnd(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		l := c.leader()

@@ -15,6 +15,8 @@ import (
 
 // Two of three disks are lost. The member with the third says so, and begins a new cluster with
 // what it has, which takes in the others; a member with a disk of the old cluster is refused.
+//
+// Defends: C1.
 func TestRecover(t *testing.T) {
 	out := &logged{}
 	inCluster(t, 3, func(cfg *Config) { cfg.Logger = slog.New(slog.NewTextHandler(out, nil)) }, func(t *testing.T, c *cluster) {

@@ -24,6 +24,8 @@ import (
 
 // The one test of this file on a real disk; the rest of the files is about what happens between
 // members.
+//
+// Defends: C1.
 func TestSingleMemberKeepsItsStateOverRestarts(t *testing.T) {
 	// With the last of these the log is moved at each start.
 	for _, kinds := range [][]store.LogKind{{store.LogBolt}, {store.LogWAL}, {store.LogBolt, store.LogWAL}} {
@@ -169,6 +171,8 @@ func testCommandsOfFollowersAreAppliedEverywhere(t *testing.T, c *cluster) {
 
 // Promise C5: while the leader changes, each command of a surviving member takes effect exactly
 // once.
+//
+// Defends: C5.
 func TestCommandsSurviveChangesOfLeader(t *testing.T) {
 	inCluster(t, 3, nil, testCommandsSurviveChangesOfLeader)
 }
@@ -247,6 +251,8 @@ func testLaggingFollowerGetsASnapshot(t *testing.T, c *cluster) {
 
 // The seam that promise C6 rests on: what a leader confirms counts from its last proof of
 // leadership, and a leader that is cut off has no new proof.
+//
+// Defends: C6.
 func TestTouchCountsFromTheLastProofOfLeadership(t *testing.T) {
 	inCluster(t, 3, nil, testTouchCountsFromTheLastProofOfLeadership)
 }
@@ -431,6 +437,8 @@ func testForwardedGarbageStaysOutOfTheLog(t *testing.T, c *cluster) {
 
 // A command that cannot be delivered is given up, with a notice to the listener, and all others go
 // on: on the leader, and on a follower.
+//
+// Defends: C9.
 func TestUndeliverableCommandsAreGivenUp(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		l := c.leader()
@@ -601,6 +609,8 @@ func TestFailingDiskStopsTheMember(t *testing.T) {
 
 // A log that cannot be read stops the member with an error that says why, wherever raft reads it: a
 // follower the entries that it learns to be committed, a leader those that it sends to a follower.
+//
+// Defends: C1.
 func TestUnreadableLogStopsTheMember(t *testing.T) {
 	var fatal chan error // made in the bubble
 	record := func(cfg *Config) {

@@ -17,6 +17,8 @@ import (
 // While the leader's disk is slow, nothing that it has not written is answered, though both
 // followers have it. It goes on leading for an election timeout, for heartbeats do not wait. When
 // its power fails it comes back with a shorter log, and finds the entry with the others.
+//
+// Defends: C1.
 func TestSlowDiskOfTheLeaderHoldsBackAnswers(t *testing.T) {
 	for _, crash := range []bool{false, true} {
 		t.Run(fmt.Sprint("crash ", crash), func(t *testing.T) {
@@ -62,6 +64,8 @@ func TestSlowDiskOfTheLeaderHoldsBackAnswers(t *testing.T) {
 // A leader with a slow disk is deposed while it still writes entries, which the others have. Its
 // successor's commit index arrives before the successor's entries, as after a link that reorders.
 // The member applies the entries when it has written them, and does not stop.
+//
+// Defends: C1.
 func TestDeposedLeaderAppliesWhatItHasWritten(t *testing.T) {
 	stops := func(cfg *Config) { cfg.Fatal = func(err error) { t.Error(err) } }
 	inCluster(t, 3, stops, func(t *testing.T, c *cluster) {
@@ -161,6 +165,8 @@ func TestLeaderWithAFailedDiskStepsDown(t *testing.T) {
 
 // From two voters to one and back: a leader that commits alone has all of it on its disk. That
 // nothing is ever applied before is what fsm.ApplyBatch looks at, in all tests.
+//
+// Defends: C1.
 func TestClusterShrinksToOneVoterAndGrows(t *testing.T) {
 	inChanging(t, 2, func(t *testing.T, c *cluster) {
 		old := c.change
@@ -206,6 +212,8 @@ func TestClusterShrinksToOneVoterAndGrows(t *testing.T) {
 
 // A leader may precede its disk only while others must acknowledge its entries, in the
 // configuration before an entry and in the one behind it.
+//
+// Defends: C1.
 func TestOnlyVoterWaitsForItsDisk(t *testing.T) {
 	for _, tt := range []struct {
 		about  string

@@ -11,6 +11,8 @@ import (
 
 // A power cut at any moment of a vote leaves no vote that was not cast: a member that is started
 // again compares the log of each candidate.
+//
+// Defends: C1.
 func TestPowerCutInAVote(t *testing.T) {
 	for after := 5 * time.Millisecond; after < 90*time.Millisecond; after += 10 * time.Millisecond {
 		inCluster(t, 3, nil, func(t *testing.T, c *cluster) {

@@ -18,6 +18,8 @@ const _ = uint(quorum.MaxClaims - session.MaxClaims)
 // Clients with the ids of sessions that do not exist are told so by each member, and leave nothing
 // in the log. A client that moves to another member right after its session was created, and has
 // not told which zxid it has seen, is let in.
+//
+// Defends: C9.
 func TestUnknownSessionsStayOutOfTheLog(t *testing.T) {
 	members, _ := startCluster(t, "maxClientCnxns=0\n")
 	for _, s := range members {

@@ -22,6 +22,8 @@ import (
 
 // TestFirstBytes: what is neither a word nor a handshake closes the connection without a byte, and
 // disturbs nobody else.
+//
+// Defends: C9.
 func TestFirstBytes(t *testing.T) {
 	checkGoroutines(t)
 	s := startReal(t, nil)
@@ -210,6 +212,8 @@ func TestMaxClientCnxnsIsPerAddress(t *testing.T) {
 
 // TestSilentConnectionsMakeRoom: connections that send no request, or half of one, keep nobody out,
 // neither by their own number nor when they are all that there may be.
+//
+// Defends: C9.
 func TestSilentConnectionsMakeRoom(t *testing.T) {
 	for name, change := range map[string]func(*Config){
 		"maxSessionlessCnxns": func(c *Config) { c.MaxSilentCnxns = 3 },
@@ -367,6 +371,8 @@ func TestPipelinedBehindHandshake(t *testing.T) {
 }
 
 // TestMalformedRequest closes the connection that sent it.
+//
+// Defends: C9.
 func TestMalformedRequest(t *testing.T) {
 	s := startReal(t, nil)
 	c := dialReal(t, s)

@@ -28,6 +28,8 @@ func askDoor(t *testing.T, s *Server, method, path string, change func(*http.Req
 
 // TestDoorTurnsAwayForeignPages: a page of another site reaches no handler, neither by the name of
 // its own server, pointed at this member, nor by the browser's request for it.
+//
+// Defends: C9.
 func TestDoorTurnsAwayForeignPages(t *testing.T) {
 	s := startReal(t, superSettings)
 	for _, path := range []string{"/commands/dump", "/commands", "/members", "/api/v1/locks", "/api/v1/events", "/", "/commands/icfg"} {
@@ -54,6 +56,8 @@ func TestDoorTurnsAwayForeignPages(t *testing.T) {
 
 // TestDoorLimitsGuesses: after some wrong passwords of the super user an address has to wait, and
 // the right one is not taken meanwhile; other logins do not count.
+//
+// Defends: C9.
 func TestDoorLimitsGuesses(t *testing.T) {
 	s := startReal(t, superSettings)
 	ask := func(auth string) int {
@@ -83,6 +87,8 @@ func TestDoorLimitsGuesses(t *testing.T) {
 
 // TestDoorAsksReaders: with admin.requireLogin nothing of the state is read without a login, on the
 // port for metrics too; probes and the page need none.
+//
+// Defends: C9.
 func TestDoorAsksReaders(t *testing.T) {
 	s := startReal(t, func(c *Config) {
 		superSettings(c)
@@ -104,6 +110,8 @@ func TestDoorAsksReaders(t *testing.T) {
 
 // TestAnswersCountAsMemory: answers that nobody receives hold a part of maxClientMemory at most,
 // others are refused meanwhile, and the memory is free when their clients have left.
+//
+// Defends: C9.
 func TestAnswersCountAsMemory(t *testing.T) {
 	s := startReal(t, superSettings)
 	m := s.surfaces.shared.Door
@@ -128,6 +136,8 @@ func TestAnswersCountAsMemory(t *testing.T) {
 }
 
 // TestStreamsLeaveRoomForProbes: streams of an address never stop its probes.
+//
+// Defends: C9.
 func TestStreamsLeaveRoomForProbes(t *testing.T) {
 	s := startReal(t, superSettings)
 	streams := 0

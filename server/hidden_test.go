@@ -40,6 +40,8 @@ func steady(v any) any {
 // may not read, and is answered the same. Left out are the totals of the cluster view and of mntr,
 // which are of the whole state, and whatever the request exists tells everybody, in ZooKeeper, too:
 // whether there is a node of a given path, and how many children it has.
+//
+// Defends: C9.
 func TestNothingOfAProtectedSubtree(t *testing.T) {
 	c := newConsoleTest(t)
 	alice, bob := c.client(), c.client()

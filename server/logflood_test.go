@@ -12,6 +12,8 @@ import (
 
 // Strangers at the ports cause a bounded number of lines, whatever they do; the member says how
 // many it has suppressed.
+//
+// Defends: C9.
 func TestStrangersCannotFillTheLog(t *testing.T) {
 	var out lockedBuffer
 	dir := t.TempDir()

@@ -19,6 +19,8 @@ var mine = []wire.ACL{{Perms: wire.PermAll, ID: wire.ID{Scheme: "auth"}}}
 
 // A connection that shows too many identities, or too long ones, gets AuthFailed and ends; its
 // session does not.
+//
+// Defends: C9.
 func TestIdentitiesAreBounded(t *testing.T) {
 	for name, user := range map[string]func(int) string{
 		"number": func(i int) string { return fmt.Sprint("u", i) },

@@ -34,6 +34,8 @@ func multiOf(n int, op wire.Op, r wire.Record) wire.MultiRequest {
 
 // What would cost the members more than the limits allow is answered at its place in the session's
 // order and never proposed, and so is what is certain to be refused.
+//
+// Defends: C9.
 func TestWhatIsBeyondTheBoundsStaysOutOfTheLog(t *testing.T) {
 	set := &wire.SetDataRequest{Path: "/a", Version: -1}
 	long := strings.Repeat("x", 70_000)
@@ -115,6 +117,8 @@ func TestIdentitiesCountAsACLEntries(t *testing.T) {
 
 // A session has a bounded number of ephemeral nodes, those included that are on their way into the
 // log.
+//
+// Defends: C9.
 func TestEphemeralsOfASessionAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, r := newMember(t, Config{Limits: Limits{Ephemerals: 3}})
@@ -146,6 +150,8 @@ func TestEphemeralsOfASessionAreBounded(t *testing.T) {
 
 // A read that may take long waits until what was sent before it is answered, and is not executed in
 // the critical section of a write; nor in that of a reconfig that is refused.
+//
+// Defends: C9.
 func TestLongReadsWaitForTheirTurn(t *testing.T) {
 	leave := wire.ReconfigRequest{Leaving: "3", NullNewMembers: true, CurConfigID: -1}
 	for _, tt := range []struct {
@@ -214,6 +220,8 @@ func TestReadsEndWithTheOutput(t *testing.T) {
 
 // The state of the cluster is bounded, what is on its way into the log included. What does not make
 // it larger is taken all the same.
+//
+// Defends: C9.
 func TestStateIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const builtIn = 4
@@ -263,6 +271,8 @@ func TestACLsCountForTheState(t *testing.T) {
 
 // Sessions are bounded, in total and by address; one that ends makes room. Attaching is not
 // refused.
+//
+// Defends: C9.
 func TestSessionsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, r := newMember(t, Config{Limits: Limits{Sessions: 4, SessionsPerAddr: 2}})

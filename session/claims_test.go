@@ -86,6 +86,8 @@ func TestAttachWithoutAnAnswerOfTheLeader(t *testing.T) {
 
 // Equal claims are one question, none is answered by a question that was asked before it came, and
 // no more of them wait than may.
+//
+// Defends: C9.
 func TestClaimsAreCoalescedAndBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, r := newMember(t, Config{})

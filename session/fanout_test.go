@@ -27,6 +27,8 @@ func (in inbox) fire(w watches, events []znode.Event) {
 
 // Many events of one command are shared by the connections that watch, and each connection gets
 // those of its own watches, in their order and each once, also while its events are held.
+//
+// Defends: C3.
 func TestEventsOfLargeCommands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, _ := newMember(t, Config{})
@@ -90,6 +92,8 @@ func TestEventsOfLargeCommands(t *testing.T) {
 
 // The events of a large command count once for the memory of the member, however many connections
 // have them to send, until the last of these has sent them or has ended.
+//
+// Defends: C9.
 func TestSharedEventsCountOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, _ := newMember(t, Config{})
@@ -133,6 +137,8 @@ func TestSharedEventsCountOnce(t *testing.T) {
 
 // One-shot watches that have fired in great numbers are settled by another goroutine. Meanwhile
 // connections end, and watch again.
+//
+// Defends: C9.
 func TestManyOneShotWatchesFire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, _ := newMember(t, Config{})

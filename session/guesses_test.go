@@ -14,6 +14,8 @@ import (
 
 // Wrong passwords are answered some times, for each network and for each session. Neither the
 // connection of the session's holder nor its next attach is affected.
+//
+// Defends: C9.
 func TestWrongPasswordsAreBounded(t *testing.T) {
 	for name, tc := range map[string]struct {
 		addr    func(i int) string

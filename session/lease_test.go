@@ -32,6 +32,7 @@ func (c *client) pingEvery(d time.Duration) {
 	}()
 }
 
+// Defends: C7.
 func TestSilentSessionExpiresWithItsEphemerals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, r := newMember(t, Config{})
@@ -66,6 +67,7 @@ func TestSilentSessionExpiresWithItsEphemerals(t *testing.T) {
 	})
 }
 
+// Defends: C8.
 func TestPingsKeepASessionAlive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, r := newMember(t, Config{})
@@ -106,6 +108,8 @@ func TestNewLeaderGivesEverySessionItsFullTimeout(t *testing.T) {
 
 // Promise C6, the member's side: no byte while the lease is unconfirmed for a third of its timeout;
 // the connection closed at two thirds.
+//
+// Defends: C6.
 func TestUnconfirmedLeaseSilencesTheMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, r := newMember(t, Config{})
@@ -161,6 +165,8 @@ func TestHeldBackRepliesComeWhenTheLeaseIsConfirmed(t *testing.T) {
 // Promise C6 as a property: whatever the connection between member and leader does, and however
 // stale the leader's proof is, the time until which a client may believe itself connected (2/3 of
 // the timeout after the last byte) never passes the moment at which the session expires.
+//
+// Defends: C6.
 func TestBeliefNeverOutlivesTheLease(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -226,6 +232,8 @@ func (m *machine) suspend(d time.Duration) {
 
 // Promise C6: a member that wakes from a suspend, however short, holds no lease until the leader
 // has confirmed it anew, and its sessions live on.
+//
+// Defends: C6.
 func TestSuspendSilencesTheMember(t *testing.T) {
 	for _, asleep := range []time.Duration{time.Second, 5 * time.Second, time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
@@ -273,6 +281,8 @@ func TestConfirmationFromBeforeASuspendDoesNotCount(t *testing.T) {
 
 // The leader's deadlines stand still while it is suspended: sessions get the rest of their timeouts
 // when it wakes.
+//
+// Defends: C8.
 func TestSuspendedLeaderExpiresNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var machine machine

@@ -76,6 +76,8 @@ func (c *silent) ask(op wire.Op, body wire.Record) {
 
 // An answer that would be too long is not made: the client gets BadArguments, no watch is set, and
 // the connection goes on.
+//
+// Defends: C9.
 func TestAnswersAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, _ := newMember(t, Config{Limits: Limits{Response: 10_000 + 90*nameCost, MultiReadOps: 50, MultiReadBytes: 8000}})
@@ -129,6 +131,8 @@ func TestAnswersAreBounded(t *testing.T) {
 
 // Clients that do not read can make the member hold no more than the limit. They are ended before
 // anybody else is.
+//
+// Defends: C9.
 func TestUnsentOutputIsBounded(t *testing.T) {
 	for _, op := range []wire.Op{wire.OpGetData, wire.OpMultiRead} {
 		synctest.Test(t, func(t *testing.T) {
@@ -242,6 +246,8 @@ func TestQueuedBytesAreBounded(t *testing.T) {
 
 // What a connection may hold in any case is less when there are many, and a frame that is arriving
 // counts.
+//
+// Defends: C9.
 func TestArrivingFramesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const limit = 2 << 20
@@ -276,6 +282,8 @@ func TestArrivingFramesAreBounded(t *testing.T) {
 
 // Watches are counted by the memory that they take. A read with one too many is refused, setWatches
 // ends the connection, and others have room all the same.
+//
+// Defends: C9.
 func TestWatchesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, _ := newMember(t, Config{Limits: Limits{WatchBytes: 16 << 20}})

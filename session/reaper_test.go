@@ -55,6 +55,8 @@ func TestReaperDeletesWhatHasOutlivedItsPurpose(t *testing.T) {
 
 // TTL nodes live by the cluster's clock (C8): this member's wall clock, wherever it is, neither
 // deletes them early nor keeps them.
+//
+// Defends: C8.
 func TestWallClockOfTheLeaderReapsNothing(t *testing.T) {
 	for _, off := range []time.Duration{87600 * time.Hour, -87600 * time.Hour} {
 		synctest.Test(t, func(t *testing.T) {

@@ -14,6 +14,8 @@ import (
 
 // Promise C2: pipelined requests take effect and are answered in the order sent, also when all the
 // writes among them are applied in one entry.
+//
+// Defends: C2.
 func TestReadsStandBetweenTheWritesTheyWereSentBetween(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, r := newMember(t, Config{})
@@ -49,6 +51,8 @@ func TestReadsStandBetweenTheWritesTheyWereSentBetween(t *testing.T) {
 
 // Promise C3: a client sees the event before anything that shows the change, its own reply
 // included.
+//
+// Defends: C3.
 func TestEventsComeBeforeWhatShowsTheChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, _ := newMember(t, Config{})
@@ -94,6 +98,7 @@ func TestPersistentWatches(t *testing.T) {
 	})
 }
 
+// Defends: C3.
 func TestSetWatchesTellsWhatWasMissed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, r := newMember(t, Config{})
@@ -119,6 +124,7 @@ func TestSetWatchesTellsWhatWasMissed(t *testing.T) {
 	})
 }
 
+// Defends: C7.
 func TestCloseSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, r := newMember(t, Config{})
@@ -169,6 +175,7 @@ func TestUnknownOpEndsTheConnectionBehindItsAnswer(t *testing.T) {
 	})
 }
 
+// Defends: C9.
 func TestGarbageIsAnsweredAndNeverReachesTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, r := newMember(t, Config{})
@@ -266,6 +273,7 @@ func TestSASL(t *testing.T) {
 	})
 }
 
+// Defends: C2, C9.
 func TestAttach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, r := newMember(t, Config{})

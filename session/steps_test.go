@@ -32,6 +32,8 @@ func fillDir(t *testing.T, c *client, path string, n int) {
 
 // The children of a large directory are listed in steps. The answer has what came and went
 // meanwhile, and the watch fires for what comes after, behind the reply.
+//
+// Defends: C9.
 func TestChildrenAreListedInSteps(t *testing.T) {
 	for _, op := range []wire.Op{wire.OpGetChildren, wire.OpGetChildren2} {
 		synctest.Test(t, func(t *testing.T) {
@@ -193,6 +195,8 @@ func missing(n int) []string {
 
 // A setWatches with many paths gives up the state's lock between steps. What changes meanwhile is
 // told once, after what changed before it and before the reply.
+//
+// Defends: C9.
 func TestSetWatchesInSteps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, r := newMember(t, Config{})
@@ -257,6 +261,8 @@ func TestConnectionEndsDuringSetWatches(t *testing.T) {
 
 // The watches of a connection that has ended are forgotten a part at a time: an event waits for one
 // part at the most.
+//
+// Defends: C9.
 func TestManyWatchesAreForgottenInSteps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, _ := newMember(t, Config{})

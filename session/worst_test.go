@@ -165,6 +165,8 @@ func (w *worstMember) mustServe() {
 
 // BenchmarkWorst is for how long the requests that take the longest of those of at most 1 MB keep
 // the state locked.
+//
+// Defends: C9.
 func BenchmarkWorst(b *testing.B) {
 	run := func(name string, prepare func(w *worstMember), measured func(w *worstMember)) {
 		b.Run(name, func(b *testing.B) {

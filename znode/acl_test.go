@@ -131,6 +131,8 @@ func manyAddresses(n int) []wire.ACL {
 
 // A check against an ACL of thousands of entries looks at one of them for each length of a prefix,
 // and a multi asks an ACL once, however many of its ops need a permission.
+//
+// Defends: C9.
 func TestLargeACLIsAskedOnce(t *testing.T) {
 	list := newACLList(manyAddresses(5000))
 	if len(list.bits) != 1 {

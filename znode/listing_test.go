@@ -11,6 +11,8 @@ import (
 
 // A listing that is made a part at a time, while children come and go, ends with those that there
 // are.
+//
+// Defends: C9.
 func TestListingAgreesWithChildren(t *testing.T) {
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 1))

@@ -121,6 +121,8 @@ func TestTTLNodesAreReapedWhenChildlessAndUnchanged(t *testing.T) {
 
 // TTL nodes and containers live by the cluster's clock. What wall clocks say, forwards or
 // backwards, kills nothing and keeps nothing alive (C8); it is what nodes show as their times.
+//
+// Defends: C8.
 func TestWallClocksDoNotReap(t *testing.T) {
 	for _, jump := range []int64{10 * 365 * 86_400_000, -10 * 365 * 86_400_000} {
 		s := newReaperStore(t)

@@ -21,6 +21,8 @@ var update = flag.Bool("update", false, "write what the scripts in testdata give
 
 // TestScripts runs the conversations in testdata. A line "> command" is followed by what the Store
 // answers; lines "| op" after a multi are its ops. testdata/README.md lists the commands.
+//
+// Defends: C2.
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {

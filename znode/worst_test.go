@@ -216,6 +216,8 @@ func costOf(tb testing.TB, c Command) Cost {
 
 // BenchmarkWorst is how long the worst requests of at most 1 MB take to apply: so long the state is
 // locked. The CPU time of that thread is what counts on a machine that has more to do.
+//
+// Defends: C9.
 func BenchmarkWorst(b *testing.B) {
 	for _, c := range worstCases() {
 		b.Run(strings.ReplaceAll(c.name, " ", "_"), func(b *testing.B) {
@@ -281,6 +283,8 @@ func TestCostOfPrefixes(t *testing.T) {
 }
 
 // What an attack needs is too dear, and what programs send is not.
+//
+// Defends: C9.
 func TestCost(t *testing.T) {
 	list := func(n int, op wire.MultiOp) wire.MultiRequest {
 		m := wire.MultiRequest{Ops: make([]wire.MultiOp, n)}

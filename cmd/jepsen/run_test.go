@@ -128,6 +128,8 @@ func readHistory(t *testing.T, dir string) []jepsen.Op {
 // on three whose leader is killed again and again: never two holders, every kind of holder is seen,
 // nobody who waits waits long, no client of a member that lives is disconnected, and nothing is
 // left behind.
+//
+// Defends: C5.
 func TestRunLibraries(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts real processes; not with -short")

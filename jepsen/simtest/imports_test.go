@@ -85,6 +85,8 @@ func (n *nemesis) outdateImports() {
 }
 
 // A member that was never started comes to a cluster at work with imported data. They do not count.
+//
+// Defends: C1.
 func TestImportFindsAClusterAtWork(t *testing.T) {
 	inDisks(t, directedShape, func(c *cluster) {
 		late := c.members[2]

@@ -231,6 +231,8 @@ func TestDamagedDisksAreReplaced(t *testing.T) {
 
 // The newest snapshot of each member in turn is damaged. The member names it, sets its files aside
 // and gets the data from the others.
+//
+// Defends: C1.
 func TestDamagedSnapshotsAreReplaced(t *testing.T) {
 	s := directedShape
 	s.snapCount, s.trailing = 5, 1

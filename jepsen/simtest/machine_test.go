@@ -104,6 +104,8 @@ func (n *nemesis) suspendMember() func() {
 
 // A member is suspended, and wakes without a connection to the others. Its client, which reads all
 // the time, must know that it is cut off before its session ends (C6).
+//
+// Defends: C6.
 func TestSuspendedMemberIsSilent(t *testing.T) {
 	testMargin(t, func(c *cluster, rng *rand.Rand) *member {
 		l := c.awaitLeader()

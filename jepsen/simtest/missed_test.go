@@ -170,6 +170,8 @@ func TestWatchOverSnapshot(t *testing.T) {
 // C1: a client of a follower writes while the leader's disk hangs and the third member hears
 // nothing. Then the follower is cut off, and the leader's power fails. What the client was told is
 // written is there for the two who go on.
+//
+// Defends: C1.
 func TestCommitWaitsForTheLeadersDisk(t *testing.T) {
 	testMissed(t, func(m *missed) {
 		third := m.c.members[int(m.member.id)%len(m.c.members)]

@@ -39,6 +39,8 @@ func scenarioSeed() uint64 { return cmp.Or(*simSeed, 1) }
 // no longer true, and then a client library that counts from when it receives believes too long.
 // Grants count from when a request was sent and must stand that. So what libraries believe is
 // checked in gentle simulations, what grants say in all.
+//
+// Defends: C1, C4, C5, C6.
 func TestSimulation(t *testing.T) {
 	if testing.Short() {
 		t.Skip("simulates hours; not with -short: jepsen sim does, as in ./test")

@@ -15,6 +15,8 @@ import (
 
 // C1, while the power fails in the middle of large writes to the log, again and again: what is left
 // of a torn write is removed, every member starts, and nothing that was acknowledged is lost.
+//
+// Defends: C1.
 func TestPowerFailsDuringWrites(t *testing.T) {
 	plant(t)
 	synctest.Test(t, func(t *testing.T) {

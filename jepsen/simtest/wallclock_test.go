@@ -12,6 +12,8 @@ import (
 // A leader's wall clock is wrong for a while, by years. Nodes that it creates meanwhile show that;
 // those that come after it have the right times, and TTL nodes live for their time to live,
 // whichever clock was wrong when they were created and whoever leads (C8).
+//
+// Defends: C8.
 func TestWrongClockOfOneLeaderPasses(t *testing.T) {
 	plant(t)
 	seedRuntime(t, scenarioSeed())

@@ -132,6 +132,8 @@ func TestProofOfLeadershipCountsThoseWhoVoteNow(t *testing.T) {
 
 // A leader that was suspended has no proof of its leadership until followers have answered requests
 // that it has sent since it woke, however short the suspend was.
+//
+// Defends: C6.
 func TestProofOfLeadershipIsNewerThanASuspend(t *testing.T) {
 	const term = 7
 	var asleep time.Duration

@@ -139,6 +139,7 @@ func expectKeptOrRefused(t *testing.T, what, dir string, kind LogKind, p *promis
 	return false
 }
 
+// Defends: C1.
 func TestDamagedLogIsRefusedOrKeepsEverything(t *testing.T) {
 	t.Parallel()
 	dir, p := busyLog(t, LogBolt)
@@ -381,6 +382,8 @@ func TestKilledWriter(t *testing.T) {
 
 // kill -9 in the middle of writing loses nothing that was promised, and leaves no file that is
 // refused.
+//
+// Defends: C1.
 func TestKilledLogKeepsEverything(t *testing.T) {
 	for _, kind := range []LogKind{LogBolt, LogWAL} {
 		t.Run(string(kind), func(t *testing.T) { killWriters(t, kind) })

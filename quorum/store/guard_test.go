@@ -32,6 +32,8 @@ func TestWantOfDescriptorsIsLikeAFullDisk(t *testing.T) {
 
 // After a read that failed raft is given a made-up entry. Nothing that it concludes from that may
 // be written: neither entries, nor a truncation of the log, nor a vote or a term.
+//
+// Defends: C1.
 func TestNothingIsWrittenAfterAFailedRead(t *testing.T) {
 	store, disk := raft.NewInmemStore(), simdisk.New()
 	owner := &fakeOwner{}

@@ -50,6 +50,8 @@ func TestVoteIsOneTransaction(t *testing.T) {
 
 // What the library must never save stops the member: a term below the saved one, in which the
 // member may have voted, and a second vote in a term.
+//
+// Defends: C1.
 func TestTermsNeverFall(t *testing.T) {
 	for _, tt := range []struct {
 		about string

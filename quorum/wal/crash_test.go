@@ -19,6 +19,8 @@ import (
 // A machine whose power fails, a process that is killed, and a disk that fails, at any moment of
 // any operation, lose nothing that was acknowledged; the operation has taken place or not, and no
 // log is refused.
+//
+// Defends: C1.
 func TestLogSurvivesCrashes(t *testing.T) {
 	for seed := range uint64(40) {
 		synctest.Test(t, func(t *testing.T) {

@@ -68,6 +68,8 @@ func starve(t *testing.T) (release func()) {
 
 // A log that needs a new segment while the process has no file descriptor waits for one, says so,
 // and goes on.
+//
+// Defends: C9.
 func TestLogWaitsForDescriptors(t *testing.T) {
 	files := new(wal.OS)
 	var manifest wal.Manifest

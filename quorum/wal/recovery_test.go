@@ -15,6 +15,7 @@ import (
 
 var damageLong = flag.Bool("damage.long", false, "damage every byte of the files, not a sample")
 
+// Defends: C1.
 func TestDamagedSegmentsAreRefusedOrKeepEverything(t *testing.T) {
 	t.Parallel()
 	m, p := busy(t)
@@ -85,6 +86,8 @@ func TestMissingSegmentsAreRefused(t *testing.T) {
 
 // Of a write that a power cut has cut short, any of its sectors may be there. Nothing that was
 // written before is lost, nothing is refused, and what is there is not half of it.
+//
+// Defends: C1.
 func TestTornWriteIsRemoved(t *testing.T) {
 	for name, size := range map[string][]int{"within a sector": {40}, "over a boundary": {700}, "many entries": {300, 0, 900, 20}, "zeros": {0, 0}, "large": {9000, 100}} {
 		t.Run(name, func(t *testing.T) {

@@ -38,6 +38,8 @@ func bounds(c *Config) (clients, peers int64) {
 
 // With the defaults no client can make a member take more than maxMemory. With what the peer port
 // takes besides, which clients cannot cause, it is not more than a gigabyte above that.
+//
+// Defends: C9.
 func TestBoundsAddUp(t *testing.T) {
 	for _, memory := range []int{1 << 30, 2 << 30, 4 << 30, 16 << 30, 64 << 30} {
 		c := Config{MaxMemory: memory}.WithDefaults()
