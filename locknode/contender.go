@@ -25,7 +25,7 @@ type Contender struct {
 	Queued time.Time `json:"queued"`
 	// Token is the node's czxid: the fencing token, see Grant.Token.
 	Token int64 `json:"token"`
-	// Kind is what the contender wants: to read, to write, a lease.
+	// Kind is the kind of the request: read, write or lease.
 	Kind Kind `json:"kind"`
 	// Held: the lock is its. Otherwise it waits, unless MayHold.
 	Held bool `json:"held"`
@@ -35,9 +35,9 @@ type Contender struct {
 	// has its number from the end of the path's counter, and a reader behind a writer that
 	// is content with reading, if its library may be Curator or package recipes.
 	MayHold bool `json:"mayHold,omitempty"`
-	// Layout is what the node is called in front of its sequence number: lock-,
-	// __WRIT__ and __READ__ (Curator's and ours), __lock__ and __rlock__ (kazoo's), x-
-	// and n_ (ZooKeeper's recipes), lease-, latch-, "kazoo lease" (which has no number), or "".
+	// Layout is the node's name in front of its sequence number: lock-, __WRIT__ and __READ__
+	// (Curator's and ours), __lock__ and __rlock__ (kazoo's), x- and n_ (ZooKeeper's recipes),
+	// lease-, latch-, "kazoo lease" (which has no number), or "".
 	Layout string `json:"layout,omitempty"`
 	// MayIgnore are layouts of other contenders of this path, of other libraries,
 	// that this one's library does not wait for unless it is told to. Where there are
@@ -52,8 +52,7 @@ type Contender struct {
 	// Library is who made the node, as far as its name tells: lockkeeper,
 	// curator, kazoo, go-zookeeper, zookeeper (its own recipes), or "".
 	Library string `json:"library,omitempty"`
-	// Info is what the contender says of itself; nil if Data are no metadata of
-	// package recipes.
+	// Info is the contender's own description; nil if Data are no metadata of package recipes.
 	Info *Info `json:"info,omitempty"`
 	// Data are the node's data: Curator's default is the client's IP address,
 	// kazoo's is the identifier that the program has given.
@@ -71,8 +70,7 @@ func New(dir, name string, owner int64, created time.Time, czxid int64, data []b
 	}
 }
 
-// Order is the order of a queue: that of the sequence numbers, or of creation
-// if the nodes have none.
+// Order is the order of a queue: by sequence number, or by creation if the nodes have none.
 func Order(a, b *Contender) int {
 	an, aok := Sequence(a.Node)
 	bn, bok := Sequence(b.Node)
@@ -179,7 +177,7 @@ func semaphore(leases, waiting []Contender) []Contender {
 	return append(leases, waiting...)
 }
 
-// isPending reports whether a lease may be that of the first who waits for one.
+// isPending reports whether a lease may belong to the first waiting contender.
 func isPending(lease *Contender, waiting []Contender) bool {
 	return len(waiting) > 0 && waiting[0].Session == lease.Session && waiting[0].Token <= lease.Token
 }
@@ -189,7 +187,7 @@ func isNewer(a, b *Contender) bool {
 	return cmp.Or(cmp.Compare(a.Token, b.Token), strings.Compare(a.Node, b.Node)) > 0
 }
 
-// Class is what matters of a contender for others.
+// Class has the properties of a contender that decide whether others wait for it.
 type Class struct {
 	kind      Kind
 	layout    string // see role
@@ -317,8 +315,8 @@ var awaited = map[string][]string{
 		LayoutKazooLease},
 }
 
-// Awaits says whether the maker of a node of a layout waits for those of another one in any case,
-// as its library comes: the table of docs/guarantees.md, which a test compares with it.
+// Awaits reports whether the maker of a node of one layout always waits for nodes of another one,
+// with its library unmodified. A test compares it with the table of docs/guarantees.md.
 func Awaits(layout, other string) bool { return slices.Contains(awaited[layout], other) }
 
 // mayIgnore says whether c may hold the lock although other is in front of it, because
@@ -332,7 +330,7 @@ func mayIgnore(c *Contender, other Class) bool {
 		return false // kazoo's Semaphore counts every child of its path
 	}
 	if c.Library == LibraryKazoo && c.role() == LayoutLock {
-		return other.kind == KindLease // a lock like that of docs/locks.md
+		return other.kind == KindLease // a lock as docs/locks.md makes it
 	}
 	if c.role() == "" && other.layout == "" {
 		return false // there is no reason to think that they are not of one program

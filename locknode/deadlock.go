@@ -31,7 +31,7 @@ type Deadlock struct {
 //
 // A session that waits for itself in one queue is no deadlock: programs share one among their
 // threads. The holders of the locks around a contender ([Info].Within) do not release them before
-// it has ended, so they wait for what it waits for.
+// it has ended, so they wait for the same contenders.
 func Deadlocks(locks []Lock) []Deadlock {
 	g := newWaitGraph(locks)
 	if g == nil {
@@ -232,7 +232,7 @@ func (l *lastTwo) other(session int64) int64 {
 	return l[1]
 }
 
-// explain notes which contenders of a lock are part of the cycles, and what they wait for.
+// explain notes which contenders of a lock are part of the cycles, and for whom they wait.
 func (g *waitGraph) explain(n int, at map[int32]int, list []Deadlock) {
 	l := &g.locks[n]
 	front := map[int32]*[2]lastTwo{} // by component: all in front, and the exclusive ones

@@ -1,5 +1,6 @@
-// Package locknode is what the nodes of locks look like: which names the libraries give them, what
-// their owners want, and who holds a lock and who waits for it, given the nodes of its queue.
+// Package locknode knows the layouts of lock nodes: the names that libraries give them, and the
+// request that a name stands for. Given the nodes of a queue it determines the holders of the lock
+// and the contenders that wait for it.
 //
 // It is pure: nodes go in, contenders come out. Package recipes reads the nodes as a client does,
 // package server for GET /fence, the console from the state of a member, and the command lockkeeper

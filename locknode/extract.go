@@ -23,8 +23,8 @@ func NewExtract(lock string, token int64) *Extract {
 		pending: map[string]Contender{}, leases: map[Class]Contender{}}
 }
 
-// Add adds a contender. Those who wait for a lease of a semaphore come before the leases: the nodes
-// of LOCK/locks and LOCK-__lock__ before those of LOCK/leases and LOCK.
+// Add adds a contender. Contenders that wait for a lease of a semaphore come before the leases: the
+// nodes of LOCK/locks and LOCK-__lock__ before the nodes of LOCK/leases and LOCK.
 func (e *Extract) Add(c Contender) {
 	leases, waiting := e.lock+"/"+CuratorLeases, e.lock+"/"+CuratorLocks
 	if c.Layout == LayoutKazooLease {
@@ -68,7 +68,7 @@ func (e *Extract) addLease(c, first Contender) {
 	}
 }
 
-// Verdict is what is true of the contender with a token.
+// Verdict is the result for the contender with a token.
 type Verdict struct {
 	// Own is the contender; nil if there is none with the token.
 	Own *Contender
@@ -80,7 +80,7 @@ type Verdict struct {
 	Behind *Contender
 }
 
-// Verdict judges what has been added.
+// Verdict judges the added contenders.
 func (e *Extract) Verdict() Verdict {
 	var all []Contender
 	for _, m := range []map[Class]Contender{e.queue, e.leases} {

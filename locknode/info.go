@@ -24,11 +24,10 @@ type Info struct {
 	// Note is MutexOptions.Note: why the lock is wanted.
 	Note string `json:"note,omitempty"`
 
-	// Within are the sessions that hold locks for as long as this process runs,
-	// outermost first: those of the commands lockkeeper lock and lockkeeper elect that
-	// have started it, as ZooKeeper's tools write them (0x1234). Together with them
-	// the contender is one owner: what it waits for, they wait for. They come from
-	// the environment variable LOCKKEEPER_WITHIN.
+	// Within are the sessions that hold locks for as long as this process runs, outermost first:
+	// the sessions of the commands lockkeeper lock and lockkeeper elect that have started it, as
+	// ZooKeeper's tools write them (0x1234). Together with them the contender is one owner, and
+	// they wait for the same contenders. They come from the environment variable LOCKKEEPER_WITHIN.
 	Within []string `json:"within,omitempty"`
 
 	// Since is when the contender asked for the lock, by its own clock.
@@ -38,19 +37,17 @@ type Info struct {
 	// by now; see Grant.Downgrade.
 	Downgraded bool `json:"downgraded,omitempty"`
 
-	// Data is what the program had put into the node itself, before it was
-	// downgraded.
+	// Data is the node's data from the program itself, before it was downgraded.
 	Data []byte `json:"data,omitempty"`
 
-	// ID tells the contenders of a SimpleMutex apart, whose nodes have no
-	// names of their own.
+	// ID distinguishes the contenders of a SimpleMutex; their nodes have no names of their own.
 	ID string `json:"id,omitempty"`
 }
 
-// InfoBy is what By is.
+// InfoBy is the value of Info.By.
 const InfoBy = "lockkeeper/recipes"
 
-// infoPrefix is what such data begin with.
+// infoPrefix is the beginning of such data.
 var infoPrefix = []byte(`{"by":"` + InfoBy + `"`)
 
 // ParseInfo returns nil if data are not such metadata.
@@ -68,13 +65,13 @@ func ParseInfo(data []byte) *Info {
 // identifierMost is how long an identifier is at most, in bytes.
 const identifierMost = 80
 
-// Identifier is what a contender of another library calls itself in the data of its node, as
-// kazoo's argument identifier; "" if that is no short text, or an address, which Curator writes
-// there unless its program has something to say.
+// Identifier is the name that a contender of another library has put into the data of its node,
+// such as kazoo's argument identifier; "" if that is no short text, or an address, which Curator
+// writes there unless its program has something to say.
 func (c *Contender) Identifier() string {
 	text := string(c.Data)
 	if c.Library == LibraryKazoo && strings.HasPrefix(text, "b'") && strings.HasSuffix(text, "'") && len(text) > 2 {
-		text = text[2 : len(text)-1] // as kazoo's Semaphore writes what is bytes already
+		text = text[2 : len(text)-1] // as kazoo's Semaphore writes an identifier of bytes
 	}
 	isControl := func(r rune) bool { return r < ' ' || 0x7f <= r && r < 0xa0 }
 	isAddress := strings.ContainsAny(text, ".:") && strings.Trim(text, "0123456789abcdef.:") == ""
@@ -85,7 +82,7 @@ func (c *Contender) Identifier() string {
 	return text
 }
 
-// maxWithin bounds how many locks around a contender are considered: another client claims them.
+// maxWithin bounds the number of outer locks that are considered, because a client claims them.
 const maxWithin = 32
 
 // WithinSessions are the sessions that hold locks around a contender; none for nil.

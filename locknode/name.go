@@ -8,26 +8,26 @@ import (
 	"strings"
 )
 
-// Layouts: what the nodes of the known locks are called in front of the sequence number.
+// Layouts: the names of the known locks' nodes, in front of the sequence number.
 const (
-	// LayoutLock is what Curator's InterProcessMutex calls its nodes, and go-zookeeper's Lock, and
-	// package recipes: it takes what follows the last "lock-" of a name as the sequence number.
+	// LayoutLock is used by Curator's InterProcessMutex, go-zookeeper's Lock and package recipes.
+	// The sequence number follows the last "lock-" of a name.
 	LayoutLock = "lock-"
-	// LayoutRead and LayoutWrite are those of Curator's InterProcessReadWriteLock.
+	// LayoutRead and LayoutWrite are used by Curator's InterProcessReadWriteLock.
 	LayoutRead  = "__READ__"
 	LayoutWrite = "__WRIT__"
-	// LayoutLease is that of Curator's InterProcessSemaphoreV2.
+	// LayoutLease is used by Curator's InterProcessSemaphoreV2.
 	LayoutLease = "lease-"
-	// LayoutLatch is that of Curator's LeaderLatch.
+	// LayoutLatch is used by Curator's LeaderLatch.
 	LayoutLatch = "latch-"
-	// LayoutKazooLock is that of kazoo's Lock, WriteLock and Election; LayoutKazooRead that of its
+	// LayoutKazooLock is used by kazoo's Lock, WriteLock and Election, LayoutKazooRead by its
 	// ReadLock. LayoutKazooLease stands for the leases of its Semaphore, which have no number.
 	LayoutKazooLock  = "__lock__"
 	LayoutKazooRead  = "__rlock__"
 	LayoutKazooLease = "kazoo lease"
-	// LayoutSession is that of ZooKeeper's own recipes in Java and C: x-<session>-<number>.
+	// LayoutSession is used by ZooKeeper's own recipes in Java and C: x-<session>-<number>.
 	LayoutSession = "x-"
-	// LayoutOffer is that of ZooKeeper's LeaderElectionSupport: n_<number>.
+	// LayoutOffer is used by ZooKeeper's LeaderElectionSupport: n_<number>.
 	LayoutOffer = "n_"
 )
 
@@ -47,7 +47,7 @@ const (
 	LibraryZooKeeper = "zookeeper"
 )
 
-// Kind is what the owner of a node wants, or has.
+// Kind is the kind of lock that the owner of a node requests or holds.
 type Kind int
 
 const (
@@ -97,7 +97,7 @@ func Layout(name string) string {
 	return layout
 }
 
-// KindOf tells from a node's name what its owner wants.
+// KindOf returns the kind of lock that a node's name stands for.
 func KindOf(name string) Kind {
 	_, kind := layoutOf(name)
 	return kind
@@ -143,7 +143,7 @@ func Contends(name string) bool {
 // each other, if the program takes those that belong together.
 var families = map[string]string{LayoutRead: LayoutWrite, LayoutKazooRead: LayoutKazooLock}
 
-// Family returns the name of a layout's family, which is that of the lock for one at a time.
+// Family returns the name of a layout's family: the layout of its exclusive lock.
 func Family(layout string) string {
 	if f := families[layout]; f != "" {
 		return f
@@ -168,10 +168,9 @@ const SequenceDigits = 10
 // has no place in the order of the numbers.
 const MaxSequence = math.MaxInt32
 
-// Sequence returns the number at the end of a node's name, and whether it has
-// one. What is in front does not matter: Curator's "_c_<uuid>-lock-",
-// go-zookeeper's "_c_<hex>-lock-", kazoo's "<hex>__lock__" and "<hex>__rlock__"
-// all draw their numbers from the one counter of their parent.
+// Sequence returns the number at the end of a node's name, and whether it has one. The part in
+// front does not matter: Curator's "_c_<uuid>-lock-", go-zookeeper's "_c_<hex>-lock-", kazoo's
+// "<hex>__lock__" and "<hex>__rlock__" all draw their numbers from the one counter of their parent.
 //
 // ZooKeeper's counter overflows while creates at its end are under way together:
 // 2147483647 is followed by -2147483648. A number with a sign behind one of the
@@ -190,9 +189,8 @@ func Sequence(name string) (int64, bool) {
 	return digits(name, SequenceDigits)
 }
 
-// signedBase returns what is in front of a negative number behind a known layout;
-// "" if the name has none. It is written as %010d, so it has 11 characters
-// from -1000000000 down, and else 10.
+// signedBase returns the part in front of a negative number behind a known layout; "" if the name
+// has none. It is written as %010d, so it has 11 characters from -1000000000 down, and else 10.
 func signedBase(name string) string {
 	for _, width := range []int{SequenceDigits, SequenceDigits - 1} {
 		at := len(name) - width - 1 // of the sign
@@ -226,7 +224,7 @@ func digits(name string, width int) (n int64, ok bool) {
 
 const (
 	uuidDigits = 32
-	// ProtectedStart is what the names of protected creates begin with.
+	// ProtectedStart is the beginning of the names of protected creates.
 	ProtectedStart = "_c_"
 )
 
@@ -240,7 +238,7 @@ func isSessionName(base string) bool {
 	return ok && dash && id != "" && hexPrefix(id) == len(id)
 }
 
-// hexPrefix returns how many hexadecimal digits s begins with.
+// hexPrefix returns the number of hexadecimal digits at the beginning of s.
 func hexPrefix(s string) int {
 	n := 0
 	for n < len(s) && ('0' <= s[n] && s[n] <= '9' || 'a' <= s[n] && s[n] <= 'f') {

@@ -50,9 +50,9 @@ type member struct {
 	gate   *gate          // between srv and its clients
 }
 
-// Start starts a cluster of so many members, waits until it has a leader, and stops it when the
-// test ends. Each of change may change every member's configuration before it starts, for example
-// to set a SuperDigest.
+// Start starts a cluster with the given number of members, waits until it has a leader, and stops
+// it when the test ends. Each of change may change every member's configuration before it starts,
+// for example to set a SuperDigest.
 func Start(t testing.TB, members int, change ...func(*server.Config)) *Cluster {
 	t.Helper()
 	if members < 1 {
@@ -151,7 +151,7 @@ func (c *Cluster) Leader() int {
 	return -1
 }
 
-// Kill ends a member as kill -9 does. What it had written it has again after Restart.
+// Kill ends a member as kill -9 does. Its written files are there again after Restart.
 func (c *Cluster) Kill(member int) {
 	c.t.Helper()
 	m := c.running(member)
@@ -161,7 +161,7 @@ func (c *Cluster) Kill(member int) {
 	m.srv = nil
 }
 
-// Restart starts a member that was killed, at its old address, and on what it had written.
+// Restart starts a killed member at its old address, on its written files.
 func (c *Cluster) Restart(member int) {
 	c.t.Helper()
 	m := c.members[member]
@@ -174,7 +174,7 @@ func (c *Cluster) Restart(member int) {
 // Isolate cuts a member off from all others, until Heal. Clients reach it still.
 func (c *Cluster) Isolate(member int) { c.net.Isolate(c.members[member].host) }
 
-// Heal restores all links between members, except those of members that are frozen.
+// Heal restores all links between members, except the links of frozen members.
 func (c *Cluster) Heal() {
 	c.net.HealAll()
 	for _, m := range c.members {

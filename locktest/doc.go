@@ -1,4 +1,4 @@
-// Package locktest runs lockkeeper inside of Go tests: one server, or a cluster whose members the
+// Package locktest runs lockkeeper inside of Go tests: one server, or a cluster of members that the
 // test can kill, cut off and freeze while it holds locks. It never starts a process, and it is not
 // for production. Begin reading with Server and Start.
 //
@@ -22,7 +22,7 @@
 //
 // # What is real
 //
-// The servers are what cmd/lockkeeper runs, with their files and their client ports. The network
+// The servers are the ones of cmd/lockkeeper, with their files and client ports. The network
 // between the members is simulated, so that it can be cut. A killed member has lost nothing that it
 // had written, as after kill -9; power cuts and damaged disks are for the simulations
 // (docs/simulation.md) and for real processes (docs/jepsen.md).

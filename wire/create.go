@@ -72,7 +72,7 @@ func (r *Create2Response) Decode(d *Decoder) {
 	r.Stat.Decode(d)
 }
 
-// CreateMode is the flags field of a create request: what kind of node to make. A request may carry
+// CreateMode is the flags field of a create request, the kind of node to make. A request may carry
 // any number; Valid says whether it is one of the seven.
 type CreateMode int32
 

@@ -8,9 +8,9 @@ import (
 // Decoder reads jute values from a byte slice, in order. After the first failure every read returns
 // a zero value, so a record is read without a check after each field; Decode returns the failure.
 //
-// Buffers alias the input; strings are copies. What a Decoder allocates is at most proportional to
-// the bytes it has been given: a length or count is compared with what is left before anything is
-// made.
+// Buffers alias the input; strings are copies. A Decoder allocates at most in proportion to the
+// bytes it has been given: it compares a length or count with the remaining bytes before it
+// allocates.
 type Decoder struct {
 	b   []byte
 	off int
@@ -114,8 +114,8 @@ func (d *Decoder) Path() string {
 	return s
 }
 
-// Count reads the count of a vector whose elements take at least minLen bytes each, and fails when
-// what is left cannot hold that many. A negative count other than -1 (null) is an empty vector.
+// Count reads the count of a vector with elements of at least minLen bytes each, and fails when the
+// remaining bytes cannot hold them. A negative count other than -1 (null) is an empty vector.
 func (d *Decoder) Count(minLen int) (n int, null bool) {
 	c := d.Int32()
 	switch {
@@ -133,7 +133,7 @@ func (d *Decoder) Count(minLen int) (n int, null bool) {
 // Strings reads a vector of strings, nil for null. A null element is an error.
 func (d *Decoder) Strings() []string { return vector(d, 4, (*Decoder).Path) }
 
-// vector reads a vector whose elements take at least minLen bytes each, nil for null or after a
+// vector reads a vector with elements of at least minLen bytes each, nil for null or after a
 // failure.
 func vector[T any](d *Decoder, minLen int, element func(*Decoder) T) []T {
 	n, null := d.Count(minLen)

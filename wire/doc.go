@@ -26,7 +26,7 @@
 // # Records
 //
 // Every record of the protocol is a struct with Append (encode, on the value) and Decode (on the
-// pointer). What is decoded can be encoded again, and gives the same bytes unless the input used a
+// pointer). A decoded record can be encoded again, and gives the same bytes unless the input used a
 // freedom of the format (a boolean of 2, a vector count of -5, bytes behind the record, invalid
 // UTF-8, a null where it means the same as empty). Null and empty differ on the wire: in a buffer
 // or vector nil is null and an empty slice is empty; a string comes with a flag where the
@@ -35,14 +35,14 @@
 // # Memory
 //
 // A decoded []byte aliases the frame it came from, so the frame must not be reused while the record
-// is in use; strings are copies. Decoding allocates in proportion to the bytes at hand: no length
-// or count is used before it has been compared with what is left.
+// is in use; strings are copies. Decoding allocates in proportion to the bytes at hand: a Decoder
+// compares each length and count with the remaining bytes before it uses it.
 //
 // # Errors
 //
-// A decode error is a plain error that says what was wrong and where. The caller knows what the
-// client gets for it: docs/protocol/wire.md section 11. Only two are for comparing: ErrFrameLength
-// and ErrUnknownOp. Encoding cannot fail; it panics on a record that cannot exist.
+// A decode error is a plain error that names the fault and its place. The caller chooses the
+// client's answer: docs/protocol/wire.md section 11. Only two are for comparing: ErrFrameLength and
+// ErrUnknownOp. Encoding cannot fail; it panics on a record that cannot exist.
 //
 // Functions may be called from any goroutine; a Decoder or a record belongs to one at a time.
 package wire

@@ -2,7 +2,7 @@ package wire
 
 import "fmt"
 
-// EventType says what happened to a node.
+// EventType is the kind of a change of a node.
 type EventType int32
 
 // The event types that servers send.

@@ -67,8 +67,7 @@ func readPayload(r io.Reader, b []byte, n int, room func(bytes int) error) ([]by
 	}
 	for len(b) < n {
 		if len(b) == cap(b) {
-			// Doubling keeps what is allocated within twice of what was received, plus the first
-			// step.
+			// Doubling bounds the allocation by twice the received bytes, plus the first step.
 			size := min(n, max(2*len(b), readStep))
 			if room != nil && size > readStep {
 				if err := room(size - max(cap(b), readStep)); err != nil {

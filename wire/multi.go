@@ -53,11 +53,11 @@ func (r MultiRequest) Append(b []byte) []byte {
 }
 
 // Decode reads r, a multi or a multiRead, from d. The Op of a create comes from its mode first, as
-// ZooKeeper has it: a container mode makes it createContainer whatever the header says. What makes
-// ZooKeeper 3.9 fail the multi as a whole is an error: an op that may not be inside, reads mixed
+// ZooKeeper has it: a container mode makes it createContainer whatever the header says. An error
+// means that ZooKeeper 3.9 fails the multi as a whole: an op that may not be inside, reads mixed
 // with writes, an invalid mode, a TTL mode without a TTL or the reverse, a TTL out of range, a null
-// ACL, a null path (also where a request of its own would get CodeBadArguments). Data aliases
-// the input.
+// ACL, a null path (also where a request of its own would get CodeBadArguments). Data aliases the
+// input.
 func (r *MultiRequest) Decode(d *Decoder) {
 	r.Ops = nil
 	for d.err == nil {

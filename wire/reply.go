@@ -10,7 +10,7 @@ type ReplyHeader struct {
 	Xid Xid
 	// last update this member has applied; see docs/protocol/wire.md section 5 for the exceptions
 	Zxid Zxid
-	Err  Code // when not CodeOK the reply has no body, except that of sasl
+	Err  Code // when not CodeOK, only a reply to sasl has a body
 }
 
 // Append encodes h.
@@ -25,7 +25,7 @@ func (h *ReplyHeader) Decode(d *Decoder) {
 	h.Xid, h.Zxid, h.Err = Xid(d.Int32()), Zxid(d.Int64()), Code(d.Int32())
 }
 
-// AppendReply appends a reply with its length. body is nil for an op whose reply has none; it is
+// AppendReply appends a reply with its length. body is nil for an op without a reply body; it is
 // left out when h.Err is not CodeOK, except for a SASLResponse: ZooKeeper sends it with an error,
 // too.
 func AppendReply(b []byte, h ReplyHeader, body Record) []byte {
@@ -50,7 +50,7 @@ func DecodeReply(frame []byte) (h ReplyHeader, body []byte, err error) {
 }
 
 // DecodeResponse decodes the body of a successful reply to op; the record is a pointer to the
-// response type of that op, *Empty where it has none. A notification's body is that of
+// response type of that op, *Empty where it has none. For the body of a notification, op is
 // OpNotification.
 func DecodeResponse(op Op, body []byte) (Record, error) {
 	r := newResponse(op)

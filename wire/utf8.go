@@ -6,9 +6,9 @@ import (
 )
 
 // DecodeUTF8 copies b to a string. Malformed input becomes U+FFFD the way Java's String does it, so
-// that two servers agree on what an ACL id says: one replacement for each longest beginning of a
-// character, and a single one for an encoded surrogate. (Go's own conversions differ in the number
-// of replacements.)
+// that two servers read an ACL id alike: one replacement for each longest beginning of a character,
+// and a single one for an encoded surrogate. (Go's own conversions differ in the number of
+// replacements.)
 func DecodeUTF8(b []byte) string {
 	if utf8.Valid(b) {
 		return string(b)
@@ -27,8 +27,8 @@ func DecodeUTF8(b []byte) string {
 	return s.String()
 }
 
-// malformedLen returns how many bytes at the beginning of b, which do not start a valid character,
-// Java replaces by one U+FFFD.
+// malformedLen returns the number of bytes at the beginning of b, which start no valid character,
+// that Java replaces by one U+FFFD.
 func malformedLen(b []byte) int {
 	continues := func(i int) bool { return i < len(b) && b[i]&0xC0 == 0x80 }
 	switch c := b[0]; {

@@ -42,7 +42,7 @@ func (r *AddWatchRequest) Decode(d *Decoder) { r.Path, r.Mode = d.Text(), d.Int3
 // SetWatchesRequest is the body of setWatches and setWatches2: the watches a client had before it
 // reconnected.
 type SetWatchesRequest struct {
-	V2           bool // not on the wire: the record is that of setWatches2
+	V2           bool // not on the wire: the record is a setWatches2
 	RelativeZxid Zxid // last update the client has seen
 
 	Data, Exist, Child []string

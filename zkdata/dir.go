@@ -22,25 +22,25 @@ const versionDir = "version-2"
 // File is a snapshot or a log.
 type File struct {
 	Path string
-	// Zxid is what its name says: of a snapshot, the last transaction that is wholly in it; of a
-	// log, its first transaction.
+	// Zxid is the number in the file's name: of a snapshot, the last transaction that is wholly in
+	// it; of a log, its first transaction.
 	Zxid  wire.Zxid
 	Bytes int64
 }
 
-// Files are what ZooKeeper keeps of one server.
+// Files are the files of one ZooKeeper server.
 type Files struct {
 	Snapshots []File // the newest first
 	Logs      []File // the oldest first
-	// CurrentEpoch and AcceptedEpoch are those of the files of these names; -1 without.
+	// CurrentEpoch and AcceptedEpoch are the numbers in the files of these names; -1 without.
 	CurrentEpoch, AcceptedEpoch int64
 }
 
 // Empty reports whether there is no data.
 func (f *Files) Empty() bool { return len(f.Snapshots) == 0 && len(f.Logs) == 0 }
 
-// List finds the files of a server. dataDir and dataLogDir are those of its zoo.cfg; dataLogDir may
-// be empty. Directories that do not exist have no files.
+// List finds the files of a server. dataDir and dataLogDir are the values in its zoo.cfg;
+// dataLogDir may be empty. Directories that do not exist have no files.
 func List(dataDir, dataLogDir string) (*Files, error) {
 	data := filepath.Join(dataDir, versionDir)
 	logs := filepath.Join(cmp.Or(dataLogDir, dataDir), versionDir)
@@ -62,8 +62,8 @@ func List(dataDir, dataLogDir string) (*Files, error) {
 	return f, nil
 }
 
-// numbered lists the files prefix<hex zxid>, with what names a compression behind it, the lowest
-// first. Other files are not ZooKeeper's.
+// numbered lists the files prefix<hex zxid>, with or without the suffix of a compression, the
+// lowest first. Other files are not ZooKeeper's.
 func numbered(dir, prefix string) (files []File, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -123,13 +123,13 @@ type Options struct {
 	Limits Limits
 }
 
-// Report says what Load has found.
+// Report is the result of Load.
 type Report struct {
 	Snapshot File // that the state began with; the zero File without
 	Logs     []File
 	Txns     int // that were applied
-	// Notices are what somebody who moves should know: files that were passed over, torn records,
-	// nodes of dead sessions.
+	// Notices are for the operator who moves the data: skipped files, torn records, nodes of
+	// expired sessions.
 	Notices []string
 }
 
@@ -167,7 +167,7 @@ func Load(f *Files, o Options) (*State, *Report, error) {
 	if marked := s.markedTTL(); len(marked) > 0 && !o.Extended && !o.NoTTL {
 		return nil, r, fmt.Errorf("zkdata: %w: %d of them, %q for one", ErrTTL, len(marked), marked[0])
 	}
-	if dead := s.BuryDead(o.Extended); len(dead) > 0 {
+	if dead := s.RemoveExpiredSessions(o.Extended); len(dead) > 0 {
 		r.notice("%d ephemeral nodes belong to sessions that have ended, and are left out, %q among them", len(dead), dead[0])
 	}
 	return s, r, nil
@@ -326,7 +326,7 @@ func (l *loader) log(file File, s *State, after wire.Zxid) error {
 	return nil
 }
 
-// progressStep is after how many bytes Options.Progress is called again.
+// progressStep is the number of bytes between calls of Options.Progress.
 const progressStep = 1 << 20
 
 // counted is r, with a call of Progress now and then.

@@ -4,16 +4,16 @@
 // WriteSnapshot writes a snapshot that ZooKeeper reads. It is for moving from ZooKeeper to
 // lockkeeper and back: a member reads such files once, before its first start.
 //
-// The package never writes to what it reads, has no goroutine, no clock and no network, and knows
+// The package never writes to its input files, has no goroutine, no clock and no network, and knows
 // no cluster: which of several directories counts is decided elsewhere. Memory is bounded by the
-// size of the state, which Limits bound, and of the largest transaction. What a file claims about
-// its lengths is believed only as far as bytes follow.
+// size of the state, which Limits bound, and of the largest transaction. A length in a file is
+// believed only as far as bytes follow.
 //
 // Begin with Load (dir.go). It reads the newest valid snapshot (snapshot.go) and applies the
 // transactions that follow it (txnlog.go, txn.go) to a State (state.go), as ZooKeeper's DataTree
 // does.
 //
-//	dir.go        Load, List: which files there are, and what a start makes of them
+//	dir.go        Load, List: the files of a server, and the state that a start reads from them
 //	snapshot.go   ReadSnapshot, State.WriteSnapshot
 //	txnlog.go     LogReader: the records of one transaction log
 //	txn.go        Txn: one transaction, and its types

@@ -21,7 +21,7 @@ const (
 	snappyBlockBytes = 16 << 20
 )
 
-// errCompressed is what is wrong with compressed bytes.
+// errCompressed says that compressed bytes are invalid.
 var errCompressed = errors.New("cannot be decompressed")
 
 // isFlateError reports whether gzip has found its input damaged.

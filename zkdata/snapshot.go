@@ -40,13 +40,13 @@ const (
 	sealLen    = 8 + 4 + 1
 	digestLen  = 8 + 4 + 8
 	zxidLen    = 8
-	persistLen = 8 + 4*8 + 3*4 + 2*8 // the key of the ACL, and what follows it
+	persistLen = 8 + 4*8 + 3*4 + 2*8 // the key of the ACL and the fields behind it
 )
 
 // ReadSnapshot reads a snapshot in any of ZooKeeper's compressions, which it recognises by the
-// first bytes. name is that of the file, for messages. The Zxid of the State is 0: ZooKeeper takes
-// it from the name of the file. A node has no ACL if that came into being while the snapshot was
-// written; the log has it then. Errors: DamageError, ErrTooLarge, and those of r.
+// first bytes. name is the name of the file, for messages. The Zxid of the State is 0: ZooKeeper
+// takes it from the name of the file. A node has no ACL if that came into being while the snapshot
+// was written; the log has it then. Errors: DamageError, ErrTooLarge, and the errors of r.
 func ReadSnapshot(r io.Reader, name string, limits Limits) (*State, error) {
 	plain, err := decompress(bufio.NewReaderSize(r, 256<<10), name)
 	if err != nil {
@@ -187,7 +187,7 @@ func (sr *snapshotReader) int32() int32 { return int32(binary.BigEndian.Uint32(s
 func (sr *snapshotReader) int64() int64 { return int64(binary.BigEndian.Uint64(sr.take(8))) }
 
 // bytes reads a buffer or string; nil is null. They are valid until the next call. Memory grows
-// with what arrives, not with the length that is announced.
+// with the bytes that arrive, not with the announced length.
 func (sr *snapshotReader) bytes() []byte {
 	n := sr.int32()
 	if sr.err != nil || n == -1 {
@@ -314,8 +314,8 @@ func (sr *snapshotReader) seal() {
 	}
 }
 
-// rest reads what newer releases write behind the first seal, up to the end of the file. How long
-// it is says what it is.
+// rest reads the parts that newer releases write behind the first seal, up to the end of the file.
+// Their length identifies them.
 func (sr *snapshotReader) rest() {
 	if sr.err != nil {
 		return
@@ -365,7 +365,7 @@ func (s *State) WriteSnapshot(w io.Writer) error {
 	return nil
 }
 
-// snapshotWriter encodes values into b, and sums up what it writes.
+// snapshotWriter encodes values into b, and computes the checksum of the written bytes.
 type snapshotWriter struct {
 	w   *bufio.Writer
 	sum hash.Hash32

@@ -17,7 +17,7 @@ type Node struct {
 	Pzxid            wire.Zxid
 	CtimeMs, MtimeMs int64 // since 1970
 	Version          int32
-	Creates          int32 // children that were ever created: what ZooKeeper stores as cversion
+	Creates          int32 // children that were ever created: ZooKeeper stores this as cversion
 	Aversion         int32
 	// Owner is ephemeralOwner as it is stored: a session, or the mark of a container or TTL node.
 	// See KindOf.
@@ -32,8 +32,8 @@ func (n *Node) Children() []string { return slices.Sorted(maps.Keys(n.children))
 // State is the content of a ZooKeeper server: its sessions and nodes. The zero value is not valid;
 // see NewState.
 type State struct {
-	// Zxid is that of the newest transaction that has been applied; of a snapshot alone, that in
-	// the name of its file.
+	// Zxid is the number of the newest applied transaction; of a snapshot alone, the number in the
+	// name of its file.
 	Zxid wire.Zxid
 	// Sessions are the timeouts of the sessions, in ms.
 	Sessions map[wire.SessionID]int32
@@ -99,8 +99,8 @@ func (s *State) Ephemerals(owner int64) []string {
 }
 
 // Apply applies a transaction as ZooKeeper does when it replays a log over a snapshot that was
-// written while transactions were applied: what cannot take effect any more, because a later
-// transaction is already in the snapshot, is passed over.
+// written while transactions were applied: it skips effects that are impossible because the
+// snapshot already has a later transaction.
 func (s *State) Apply(t *Txn) {
 	switch body := t.Body.(type) {
 	case *CreateSession:
@@ -161,8 +161,8 @@ func (s *State) create(t *Txn, c *Create) {
 	s.add(c.Path, n)
 }
 
-// raise sets how many children the node has had, unless that is fewer than what is known. -1 stands
-// for one more.
+// raise sets the number of children that the node has had, unless the known number is larger. -1
+// stands for one more.
 func (n *Node) raise(creates int32, zxid wire.Zxid) {
 	if creates == -1 {
 		creates = n.Creates + 1
@@ -223,9 +223,9 @@ func (s *State) closeSession(t *Txn, c *CloseSession) {
 	}
 }
 
-// BuryDead deletes the ephemeral nodes of sessions that do not exist, as ZooKeeper does at a start,
-// and returns their paths. extended is that of KindOf.
-func (s *State) BuryDead(extended bool) (removed []string) {
+// RemoveExpiredSessions deletes the ephemeral nodes of sessions that do not exist, as ZooKeeper
+// does at a start, and returns their paths. extended has the meaning that KindOf gives it.
+func (s *State) RemoveExpiredSessions(extended bool) (removed []string) {
 	for _, owner := range slices.Sorted(maps.Keys(s.ephemerals)) {
 		if _, alive := s.Sessions[wire.SessionID(owner)]; alive || KindOf(owner, extended) != Ephemeral {
 			continue
@@ -238,7 +238,7 @@ func (s *State) BuryDead(extended bool) (removed []string) {
 	return removed
 }
 
-// markedTTL are the nodes with the owner of a TTL node, which is that of no session that lives.
+// markedTTL returns the TTL nodes: their owner is the mark of a TTL node, and no live session.
 func (s *State) markedTTL() (paths []string) {
 	for _, owner := range slices.Sorted(maps.Keys(s.ephemerals)) {
 		if _, alive := s.Sessions[wire.SessionID(owner)]; !alive && KindOf(owner, true) == TTL {
@@ -268,9 +268,9 @@ const (
 	ttlOwnerMask = -1 << 40
 )
 
-// KindOf returns the kind of a node with an ephemeralOwner. extended is whether the ZooKeeper that
-// wrote it ran with extendedTypesEnabled: without it there are no TTL nodes, and what would be the
-// mark of one is the id of a session.
+// KindOf returns the kind of a node with an ephemeralOwner. extended says that the ZooKeeper that
+// wrote it ran with extendedTypesEnabled: without it there are no TTL nodes, and the mark of one is
+// the id of a session.
 func KindOf(owner int64, extended bool) Kind {
 	switch {
 	case owner == 0:

@@ -11,8 +11,8 @@ import (
 
 // Store returns the state as lockkeeper keeps it: every node with all fields of its Stat, and every
 // session with the password that ZooKeeper has given it, so that its client can reconnect.
-// /zookeeper/config is left out: it names the members of the old ensemble. extended is that of
-// KindOf. An error names the node or session that lockkeeper cannot have.
+// /zookeeper/config is left out: it names the members of the old ensemble. extended has the meaning
+// that KindOf gives it. An error names the node or session that lockkeeper cannot have.
 func (s *State) Store(extended bool) (*znode.Store, error) {
 	store, err := znode.FromContent(znode.Content{
 		Zxid: s.Zxid,
@@ -53,9 +53,9 @@ func (n *Node) content(path string, extended bool) znode.Node {
 	return out
 }
 
-// FromStore returns a state of lockkeeper as ZooKeeper keeps it. Sessions of which ZooKeeper would
-// not accept the password are left out, with their ephemeral nodes; left is how many these
-// are.
+// FromStore returns a state of lockkeeper as ZooKeeper keeps it. It leaves out sessions with a
+// password that ZooKeeper would not accept, and their ephemeral nodes; left is the number of these
+// sessions.
 func FromStore(store *znode.Store) (s *State, left int) {
 	s = emptyState()
 	s.Zxid = store.Zxid()

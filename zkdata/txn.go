@@ -10,20 +10,20 @@ import (
 
 // Txn is one transaction of a log.
 type Txn struct {
-	Session wire.SessionID // whose request it was; 0 for the server's own
+	Session wire.SessionID // that sent the request; 0 for the server's own
 	Cxid    int32          // the xid of that request
 	Zxid    wire.Zxid
 	TimeMs  int64 // since 1970
 	Op      wire.Op
-	// Body is a pointer to one of the types below, or nil for what has no effect.
+	// Body is a pointer to one of the types below, or nil for a transaction without effect.
 	Body any
 }
 
 // CreateSession opens the session of its transaction.
 type CreateSession struct{ TimeoutMs int32 }
 
-// CloseSession ends the session of its transaction, and deletes Paths and what else the session
-// owns.
+// CloseSession ends the session of its transaction, and deletes Paths and the session's other
+// ephemeral nodes.
 type CloseSession struct{ Paths []string }
 
 // Create creates a node, of any kind.
@@ -33,7 +33,7 @@ type Create struct {
 	Data      []byte
 	ACL       []wire.ACL
 	Ephemeral bool
-	// ParentCreates is how many children the parent has had with this one; -1 if that is not known.
+	// ParentCreates is the number of children that the parent has had, with this one; -1: unknown.
 	ParentCreates int32
 	TTLMs         int64 // of a TTL node
 }
@@ -89,14 +89,14 @@ func (c *Create) owner(session wire.SessionID) int64 {
 	return 0
 }
 
-// txnHeaderLen is the length of what precedes the body of a transaction.
+// txnHeaderLen is the length of the header in front of a transaction's body.
 const txnHeaderLen = 8 + 4 + 8 + 8 + 4
 
-// errTxn is what is wrong with the bytes of a transaction.
+// errTxn says that the bytes of a transaction are invalid or of an unknown type.
 var errTxn = errors.New("no transaction that this program knows")
 
-// DecodeTxn decodes the payload of a record of a log. What follows a body, such as a digest of the
-// tree, is ignored. The transaction shares memory with b.
+// DecodeTxn decodes the payload of a record of a log. Bytes behind the body, such as a digest of
+// the tree, are ignored. The transaction shares memory with b.
 func DecodeTxn(b []byte) (*Txn, error) {
 	if len(b) < txnHeaderLen {
 		return nil, fmt.Errorf("%w: %d bytes", errTxn, len(b))
@@ -113,7 +113,7 @@ func DecodeTxn(b []byte) (*Txn, error) {
 	return t, err
 }
 
-// body is what decodes itself.
+// body is the body of a transaction, which decodes itself.
 type body interface{ Decode(*wire.Decoder) }
 
 // decodeBody decodes the body of a transaction, or of a part of a multi.
@@ -190,7 +190,7 @@ func decodeMulti(b []byte) (any, error) {
 	return m, nil
 }
 
-// Decode reads c; Op says what there is to read.
+// Decode reads c; Op selects the fields to read.
 func (c *Create) Decode(d *wire.Decoder) {
 	c.Path, c.Data, c.ACL = d.Path(), d.Buffer(), d.ACLs()
 	if c.Op == wire.OpCreate || c.Op == wire.OpCreate2 {

@@ -29,17 +29,17 @@ const (
 // (3.8.0) does not start with it.
 const tornHeader = "it ends within its header"
 
-// ErrDamaged says that a file does not hold what ZooKeeper has written. See DamageError.
+// ErrDamaged says that a file differs from the file that ZooKeeper wrote. See DamageError.
 var ErrDamaged = errors.New("damaged")
 
 // DamageError names the place of the damage. It is an ErrDamaged.
 type DamageError struct {
 	File   string
-	Offset int64 // in the file, or in what it holds uncompressed
+	Offset int64 // in the file, or in its uncompressed content
 	Reason string
 }
 
-// Error names the file, the offset and what is wrong.
+// Error names the file, the offset and the fault.
 func (e *DamageError) Error() string {
 	return fmt.Sprintf("zkdata: %s: damaged at byte %d: %s", e.File, e.Offset, e.Reason)
 }
@@ -64,8 +64,8 @@ type LogReader struct {
 	buf    bytes.Buffer
 }
 
-// NewLogReader reads the header of a log; name is that of the file, for messages. A file that ends
-// within its header, as a crash may leave it, is one without transactions.
+// NewLogReader reads the header of a log; name is the name of the file, for messages. A file that
+// ends within its header, as a crash may leave it, is one without transactions.
 func NewLogReader(r io.Reader, name string) (*LogReader, error) {
 	l := &LogReader{r: bufio.NewReaderSize(r, 256<<10), name: name}
 	var head [logHeaderLen]byte
@@ -88,13 +88,13 @@ func NewLogReader(r io.Reader, name string) (*LogReader, error) {
 // Offset is where in the file the next record begins.
 func (l *LogReader) Offset() int64 { return l.offset }
 
-// Torn says in what way the last record is not whole, "" if it is. It is known when Next has
-// returned io.EOF. ZooKeeper goes on without such a record: a crash left it, and nobody has been
-// answered.
+// Torn says in which way the last record is incomplete, "" if it is whole. It is known when Next
+// has returned io.EOF. ZooKeeper goes on without such a record: a crash left it, and nobody has
+// been answered.
 func (l *LogReader) Torn() string { return l.torn }
 
-// Next returns the next transaction, io.EOF behind the last one, or a DamageError. What is damaged
-// is what ZooKeeper refuses to start with.
+// Next returns the next transaction, io.EOF behind the last one, or a DamageError. A log counts as
+// damaged if ZooKeeper refuses to start with it.
 func (l *LogReader) Next() (*Txn, error) {
 	if l.torn != "" {
 		return nil, io.EOF
@@ -149,11 +149,11 @@ func (l *LogReader) record() ([]byte, error) {
 	return bytes.Clone(payload), nil
 }
 
-// cut judges a record that is not whole: length bytes were announced, and l.buf has what there is
-// of them and of the byte behind. A crash leaves one with nothing behind it. If whole records
-// follow, transactions would be missing which may have been acknowledged, though ZooKeeper goes on
-// without them: its bytes were damaged, or its length, or a crash left a part of several that were
-// written together. That cannot be told apart.
+// cut judges an incomplete record: length bytes were announced, and l.buf has the present part of
+// them and of the byte behind. A crash leaves one with nothing behind it. If whole records follow,
+// transactions would be missing which may have been acknowledged, though ZooKeeper goes on without
+// them: its bytes were damaged, or its length, or a crash left a part of several that were written
+// together. That cannot be told apart.
 func (l *LogReader) cut(length int32, why string) error {
 	if _, err := io.CopyN(&l.buf, l.r, maxTornBytes); err != nil && err != io.EOF {
 		return fmt.Errorf("zkdata: read %s: %w", l.name, err)

@@ -487,7 +487,7 @@ func FuzzTxn(f *testing.F) {
 		}
 		s := NewState()
 		s.Apply(txn)
-		s.BuryDead(true)
+		s.RemoveExpiredSessions(true)
 		if err := s.WriteSnapshot(io.Discard); err != nil {
 			t.Fatal(err)
 		}

@@ -150,7 +150,7 @@ func (in *Inspection) readFile() error {
 		number, _, _ = strings.Cut(number, ".")
 		_, _ = fmt.Sscanf(number, "%x", &state.Zxid) // ZooKeeper has the zxid in the name only
 	}
-	state.BuryDead(true)
+	state.RemoveExpiredSessions(true)
 	in.store, err = state.Store(true)
 	return err
 }
