@@ -54,20 +54,18 @@ func newState(e *engine, l *leadership, b *batcher, o *outbox) (_ *state, brough
 	s := &state{engine: e, leadership: l, batcher: b, outbox: o, full: make(chan struct{}, 1), changed: make(chan struct{}, 1),
 		compaction: newCompaction(&e.cfg)}
 	stores := &e.cfg.Stores
-	saved, at, err := loadSnapshot(stores)
+	saved, newest, err := loadSnapshot(stores)
 	if err != nil {
 		return nil, brought, err
 	}
 	s.useStore(saved)
-	imported, err := importedSnapshot(stores)
-	if err != nil {
+	s.newest = savedSnapshot{s.store.Zxid(), newest.At}
+	if s.imported, err = isImport(stores, newest); err != nil {
 		return nil, brought, fmt.Errorf("quorum: %w", err)
 	}
-	if imported != nil {
-		s.imported = true
-		brought = peer.Imported{StateTerm: imported.Term, Index: imported.Index, Digest: s.store.Digest()}
+	if s.imported {
+		brought = peer.Imported{StateTerm: newest.Term, Index: newest.Index, Digest: s.store.Digest()}
 	}
-	s.newest = savedSnapshot{s.store.Zxid(), at}
 	s.compaction.restart(s.store.Counts().DataSizeBytes)
 	c, err := stores.DiscardConflict()
 	if err != nil {
@@ -77,7 +75,7 @@ func newState(e *engine, l *leadership, b *batcher, o *outbox) (_ *state, brough
 		s.log.Warn("the log is discarded: a snapshot from a leader contradicts it, so its end was never committed",
 			"first", c.First, "last", c.Last, "snapshot", c.Snapshot)
 	}
-	if err := s.applyCommitted(); err != nil {
+	if err := s.applyCommitted(newest.Index + 1); err != nil {
 		return nil, brought, err
 	}
 	s.clock.set(s.store.ClockMs())
@@ -190,9 +188,9 @@ func (s *state) ApplyBatch(logs []*raft.Log) []any {
 			s.transport.Commit(l.Index, l.Term)
 			continue
 		}
-		entry, err := znode.DecodeEntry(l.Data)
+		entry, err := decodeEntry(&s.cfg.Stores, l)
 		if err != nil {
-			s.poison(fmt.Errorf("quorum: %s: entry %d of term %d: %w", s.cfg.Stores.LogName, l.Index, l.Term, err))
+			s.poison(err)
 		}
 		if s.poisoned.Load() != nil {
 			break
@@ -261,47 +259,29 @@ func (s *state) commandApplied(c *znode.Command, res *znode.Result) {
 // in one, and a session that ends deletes thousands of nodes.
 const lockedMax = 10 * time.Millisecond
 
-// applyCommitted brings the state up to the last entry that is known to be committed. raft begins
-// with the snapshot and goes on when a leader sends a commit index, but a member that serves
-// without a leader (read-only mode) must not go back in time by that. Entries that raft applies a
-// second time are skipped.
+// applyCommitted brings the state from the entry from on up to the last one that is known to be
+// committed. raft begins with the snapshot and goes on when a leader sends a commit index, but a
+// member that serves without a leader (read-only mode) must not go back in time by that. Entries
+// that raft applies a second time are skipped.
 //
 // The entries behind that one are decoded only. Errors: store.ErrFormat, store.ErrDamaged; they
 // name the log.
-func (s *state) applyCommitted() error {
-	newest, err := s.cfg.Stores.Newest()
-	if err != nil {
-		return err
-	}
-	from := uint64(0)
-	if newest != nil {
-		from = newest.Index
-	}
-	last, err := s.cfg.Stores.Log.LastIndex()
-	if err != nil {
-		return fmt.Errorf("quorum: read log: %w", err)
-	}
-	for i := from + 1; i <= last; i++ {
-		var l raft.Log
-		if err := s.cfg.Stores.Log.GetLog(i, &l); err != nil {
-			return fmt.Errorf("quorum: read log: %w", err)
-		}
+func (s *state) applyCommitted(from uint64) error {
+	stores := &s.cfg.Stores
+	return eachLog(stores, from, func(l *raft.Log) error {
 		if l.Type != raft.LogCommand {
-			continue
+			return nil
 		}
-		entry, err := znode.DecodeEntry(l.Data)
-		if err != nil {
-			return fmt.Errorf("quorum: %s: entry %d of term %d: %w", s.cfg.Stores.LogName, l.Index, l.Term, unreadable(err))
-		}
-		if i > s.cfg.Stores.Log.CommitIndex() {
-			continue
+		entry, err := decodeEntry(stores, l)
+		if err != nil || l.Index > stores.Log.CommitIndex() {
+			return err
 		}
 		s.store.Apply(l.Term, entry, func(*znode.Command, *znode.Result) {})
-		s.appliedIndex = i
-		s.replayedIndex.Store(i)
+		s.appliedIndex = l.Index
+		s.replayedIndex.Store(l.Index)
 		s.grownLocked(len(entry.Commands), len(l.Data))
-	}
-	return nil
+		return nil
+	})
 }
 
 // poison stops the member: going on without a committed entry would make this replica differ from
