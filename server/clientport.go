@@ -2,17 +2,15 @@ package server
 
 import (
 	"cmp"
-	"container/list"
 	"context"
 	"errors"
-	"log/slog"
 	"net"
-	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"lockkeeper/internal/connlimit"
 	"lockkeeper/internal/loglimit"
 	"lockkeeper/server/ops"
 )
@@ -20,11 +18,10 @@ import (
 // clientPort accepts client connections, enforces the limits on their number, and owns them until
 // they are closed.
 type clientPort struct {
-	log        *slog.Logger
 	refusals   *loglimit.Limiter
 	maxPerAddr int // no limit when <= 0
 	maxTotal   int // no limit when <= 0
-	maxFiles   int // what file descriptors allow; no limit when <= 0
+	maxFiles   int // for file descriptors; no limit when <= 0
 	maxSilent  int
 	serve      func(context.Context, *conn) (again bool)
 
@@ -41,10 +38,8 @@ type clientPort struct {
 	ctx    context.Context // of the handshakes; nil before start
 	// listener may be replaced when the member's address changes.
 	listener net.Listener
-	secure   net.Listener // of clients with TLS; nil if there is none
-	conns    map[*conn]struct{}
-	perAddr  map[netip.Addr]int
-	silent   list.List // the connections whose first request is not complete, the oldest first
+	secure   net.Listener            // of clients with TLS; nil if there is none
+	conns    *connlimit.Table[*conn] // spare before their first request is complete
 }
 
 func newClientPort(l net.Listener, cfg *Config, serve func(context.Context, *conn) (again bool)) *clientPort {
@@ -55,15 +50,13 @@ func newClientPort(l net.Listener, cfg *Config, serve func(context.Context, *con
 	}
 	return &clientPort{
 		listener:   l,
-		log:        cfg.Logger,
 		refusals:   loglimit.New(cfg.Logger),
 		maxPerAddr: cfg.MaxClientCnxns,
 		maxTotal:   cfg.MaxCnxns,
 		maxFiles:   files,
 		maxSilent:  silent,
 		serve:      serve,
-		conns:      map[*conn]struct{}{},
-		perAddr:    map[netip.Addr]int{},
+		conns:      connlimit.New[*conn](lowest(cfg.MaxCnxns, files), cfg.MaxClientCnxns),
 	}
 }
 
@@ -143,39 +136,44 @@ func (p *clientPort) admit(ctx context.Context, nc net.Conn) {
 	c.port = p
 	ip := c.remote.Addr()
 	p.mu.Lock()
-	if p.silent.Len() > 0 && (p.silent.Len() >= p.maxSilent || full(p.maxTotal, len(p.conns)) || full(p.maxFiles, len(p.conns))) {
-		oldest := p.silent.Front().Value.(*conn)
-		p.removeLocked(oldest)
+	if oldest, ok := p.conns.Oldest(); ok && (p.conns.LenSpare() >= p.maxSilent || p.conns.Full()) {
+		p.conns.Remove(oldest)
 		p.displaced.Add(1)
 		_ = oldest.Close()
 	}
 	switch {
 	case p.closed:
-	case p.maxPerAddr > 0 && p.perAddr[ip] >= p.maxPerAddr:
+	case p.conns.HostFull(ip):
 		p.rejected.Add(1)
 		p.refusals.Warn("maxClientCnxns "+ip.String(),
 			"client refused: too many connections from its address (maxClientCnxns)",
 			"client", c.remote, "limit", p.maxPerAddr)
-	case full(p.maxTotal, len(p.conns)):
+	case p.conns.Full() && p.maxTotal == lowest(p.maxTotal, p.maxFiles):
 		p.rejected.Add(1)
 		p.refusals.Warn("maxCnxns", "client refused: too many connections (maxCnxns)",
 			"client", c.remote, "limit", p.maxTotal)
-	case full(p.maxFiles, len(p.conns)):
+	case p.conns.Full():
 		p.rejected.Add(1)
 		p.refusals.Warn("files",
 			"client refused: the file descriptors that are left are for the peers and the log (ulimit -n)",
 			"client", c.remote, "limit", p.maxFiles)
 	default:
 		c.number = p.accepted.Add(1)
-		p.conns[c] = struct{}{}
-		p.perAddr[ip]++
-		c.silent = p.silent.PushBack(c)
+		p.conns.Add(c, ip)
 		p.wg.Go(func() { p.live(ctx, c) })
 		p.mu.Unlock()
 		return
 	}
 	p.mu.Unlock()
 	_ = nc.Close()
+}
+
+// lowest is the lowest of limits, of which 0 or less is none.
+func lowest(a, b int) int {
+	if a <= 0 || b > 0 && b < a {
+		return b
+	}
+	return a
 }
 
 // counters are what a client port counts.
@@ -199,8 +197,6 @@ func (c *counters) reset() {
 	}
 }
 
-func full(limit, n int) bool { return limit > 0 && n >= limit }
-
 // live serves a connection to its end. When serve returns true, it continues in a new goroutine.
 func (p *clientPort) live(ctx context.Context, c *conn) {
 	if p.serve(ctx, c) {
@@ -214,20 +210,7 @@ func (p *clientPort) forget(c *conn) {
 	_ = c.Close()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.removeLocked(c)
-}
-
-// removeLocked takes a connection out of all that counts it, unless that has been done.
-func (p *clientPort) removeLocked(c *conn) {
-	if _, ok := p.conns[c]; !ok {
-		return
-	}
-	delete(p.conns, c)
-	p.heardLocked(c)
-	ip := c.remote.Addr()
-	if p.perAddr[ip]--; p.perAddr[ip] == 0 {
-		delete(p.perAddr, ip)
-	}
+	p.conns.Remove(c)
 }
 
 // counts returns the counters of the port.
@@ -255,37 +238,26 @@ func (p *clientPort) connections() []ops.Connection {
 func (p *clientPort) heard(c *conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.heardLocked(c)
-}
-
-func (p *clientPort) heardLocked(c *conn) {
-	if c.silent != nil {
-		p.silent.Remove(c.silent)
-		c.silent = nil
-	}
+	p.conns.Keep(c)
 }
 
 // silentCount returns the number of connections whose first request is not complete.
 func (p *clientPort) silentCount() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.silent.Len()
+	return p.conns.LenSpare()
 }
 
 func (p *clientPort) list() []*conn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	list := make([]*conn, 0, len(p.conns))
-	for c := range p.conns {
-		list = append(list, c)
-	}
-	return list
+	return slices.Collect(p.conns.All())
 }
 
 func (p *clientPort) count() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.conns)
+	return p.conns.Len()
 }
 
 // stopAccepting closes the listener. The connections stay.
@@ -318,36 +290,3 @@ func (p *clientPort) cutSilent() {
 
 // wait waits until every goroutine of the port and of its connections has ended.
 func (p *clientPort) wait() { p.wg.Wait() }
-
-// tokenBucket limits how often something may happen: max times at once, and fill times more after
-// each interval. The zero value does not limit.
-type tokenBucket struct {
-	max, fill int
-	every     time.Duration
-
-	mu     sync.Mutex
-	tokens int
-	filled time.Time // zero before the first use
-}
-
-// take takes a token. It returns false when there is none.
-func (b *tokenBucket) take() bool {
-	if b.max <= 0 {
-		return true
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	now := time.Now()
-	if b.filled.IsZero() {
-		b.tokens, b.filled = b.max, now
-	}
-	if n := int64(now.Sub(b.filled) / b.every); n > 0 {
-		b.tokens = int(min(int64(b.max), int64(b.tokens)+n*int64(b.fill)))
-		b.filled = b.filled.Add(time.Duration(n) * b.every)
-	}
-	if b.tokens == 0 {
-		return false
-	}
-	b.tokens--
-	return true
-}

@@ -205,8 +205,8 @@ func TestMaxClientCnxnsIsPerAddress(t *testing.T) {
 		p.stopAccepting()
 		cancel()
 		p.wait()
-		if len(p.perAddr) != 0 {
-			t.Errorf("counts are left: %v", p.perAddr)
+		if p.count() != 0 || p.silentCount() != 0 {
+			t.Errorf("counts are left: %d, %d", p.count(), p.silentCount())
 		}
 	})
 }

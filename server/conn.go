@@ -3,7 +3,6 @@ package server
 import (
 	"bufio"
 	"bytes"
-	"container/list"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -16,6 +15,7 @@ import (
 	"time"
 
 	"lockkeeper/server/ops/words"
+	"lockkeeper/server/secure"
 	"lockkeeper/server/zoocfg"
 	"lockkeeper/session"
 	"lockkeeper/wire"
@@ -50,7 +50,6 @@ type conn struct {
 	r        *bufio.Reader
 	session  atomic.Pointer[session.Session] // nil before the handshake
 	parting  atomic.Bool                     // its last answer is being sent
-	silent   *list.Element                   // of clientPort.silent; nil if it is not in there
 }
 
 func newConn(nc net.Conn) *conn {
@@ -140,7 +139,7 @@ func (s *Server) open(ctx context.Context, c *conn) *session.Session {
 		s.silent(c, err)
 		return nil
 	}
-	if first[0] == tlsHandshakeByte && first[1] == tlsMajor {
+	if first[0] == secure.HandshakeByte && first[1] == secure.HandshakeMajor {
 		s.port.refusals.Warn("TLS "+c.remote.Addr().String(), "client refused: it uses TLS, and this port does not "+
 			"(secureClientPort, client.portUnification)", "client", c.remote)
 		s.silent(c, errNoTLS)
@@ -199,7 +198,7 @@ func (s *Server) handshake(ctx context.Context, c *conn) *session.Session {
 		s.log.Debug("connection closed: its first frame is no connect request", "client", c.remote, "err", err)
 		return nil
 	}
-	if !s.connects.take() {
+	if !s.connects.Allow() {
 		s.port.rejected.Add(1)
 		s.log.Debug("client refused: too many handshakes (connection_throttle_tokens)", "client", c.remote)
 		return nil

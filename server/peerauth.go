@@ -1,14 +1,10 @@
 package server
 
 import (
-	"crypto/tls"
-	"log/slog"
 	"net"
 	"net/netip"
-	"sync"
 	"time"
 
-	"lockkeeper/internal/loglimit"
 	"lockkeeper/quorum/peer"
 	"lockkeeper/server/ops/metrics"
 	"lockkeeper/server/secure"
@@ -17,7 +13,7 @@ import (
 // peerAuth is how this member and the others prove to each other who they are.
 type peerAuth struct {
 	secret *secure.SecretFile // nil: there is none
-	certs  *peerCerts         // nil: there is no TLS between members
+	certs  *secure.PeerCerts  // nil: there is no TLS between members
 	auth   peer.Auth
 	// exposed says that other hosts can reach the peer port, and need not prove who they are.
 	exposed bool
@@ -42,11 +38,9 @@ func (s *Server) openPeerAuth(peers net.Listener) (a peerAuth, err error) {
 		if err != nil {
 			return a, err
 		}
-		a.certs = &peerCerts{keeper: keeper, reload: s.cfg.PeerTLS.Reload, out: s.log, log: loglimit.New(s.log),
-			end: expiry{whom: "other members"}, looked: time.Now()}
-		a.certs.end.look(s.log, keeper.Expires())
+		a.certs = secure.NewPeerCerts(keeper, s.cfg.PeerTLS.Reload, s.log)
 		a.auth.TLS = &peer.TLS{
-			Client: a.certs.client, Server: a.certs.server,
+			Client: a.certs.Client, Server: a.certs.Server,
 			Certificates: s.cfg.PeerTLS.ClientAuth == secure.ClientAuthNeed,
 			VerifyHost:   !s.cfg.PeerTLS.AnyHost,
 			PlainDial:    !s.cfg.PeerTLSOn, Plain: s.cfg.PeerTLSAlso,
@@ -89,7 +83,7 @@ func (a *peerAuth) metrics() (ms metrics.List) {
 		ms = append(ms, metrics.Counter("peer_secret_failures", "changes of peer.secretFile that could not be used", a.secret.Failures.Load()))
 	}
 	if a.certs != nil {
-		k := a.certs.keeper
+		k := a.certs.Keeper
 		ms = append(ms,
 			metrics.Gauge("peer_tls_certificate_seconds_left", "seconds until the certificate for other members expires",
 				int64(time.Until(k.Expires()).Seconds())),
@@ -98,48 +92,6 @@ func (a *peerAuth) metrics() (ms metrics.List) {
 				k.ReloadFailures.Load()))
 	}
 	return ms
-}
-
-// peerCerts are the certificates for connections between members. Their files are looked at when a
-// connection is opened or accepted: the ones before it keep what they have.
-type peerCerts struct {
-	keeper *secure.Keeper
-	reload bool
-	out    *slog.Logger
-	log    *loglimit.Limiter
-
-	mu     sync.Mutex
-	looked time.Time
-	end    expiry
-}
-
-// peerCertsLook is how often the files are looked at, at most.
-const peerCertsLook = time.Second
-
-func (c *peerCerts) refresh() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.end.look(c.out, c.keeper.Expires())
-	if !c.reload || time.Since(c.looked) < peerCertsLook {
-		return
-	}
-	c.looked = time.Now()
-	switch changed, err := c.keeper.Reload(); {
-	case err != nil:
-		c.log.Error("reload", "the new certificates for other members cannot be used: those before stay in use", "err", err)
-	case changed:
-		c.log.Warn(c.keeper.Expires().String(), "certificates for other members read again", "expires", c.keeper.Expires())
-	}
-}
-
-func (c *peerCerts) client(host string) *tls.Config {
-	c.refresh()
-	return c.keeper.Client(host)
-}
-
-func (c *peerCerts) server() *tls.Config {
-	c.refresh()
-	return c.keeper.Server()
 }
 
 // isLoopback reports whether only this host reaches an address.

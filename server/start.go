@@ -17,7 +17,10 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"lockkeeper/internal/clock"
+	"lockkeeper/internal/connlimit"
 	"lockkeeper/internal/loglimit"
 	"lockkeeper/quorum"
 	"lockkeeper/quorum/peer"
@@ -53,7 +56,7 @@ type Server struct {
 	replica  *quorum.Replica
 	sessions *session.Manager
 	port     *clientPort
-	connects tokenBucket
+	connects *rate.Limiter
 	// listenTCP opens ports: Config.Listen, or TCP.
 	listenTCP func(network, addr string) (net.Listener, error)
 	clocks    clockWatch
@@ -174,7 +177,7 @@ func start(ctx context.Context, cfg Config) (_ *Server, err error) {
 	if s.peerAuth, err = s.openPeerAuth(ports.peers); err != nil {
 		return nil, err
 	}
-	s.connects = tokenBucket{max: s.cfg.ConnectTokens, fill: s.cfg.ConnectFillCount, every: s.cfg.ConnectFillTime}
+	s.connects = connlimit.NewRate(s.cfg.ConnectTokens, s.cfg.ConnectFillCount, s.cfg.ConnectFillTime)
 	if err := s.openAudit(unbounded, &opened); err != nil {
 		return nil, err
 	}

@@ -2,7 +2,6 @@ package server
 
 import (
 	"bytes"
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
@@ -205,7 +204,7 @@ func TestTLSRefusals(t *testing.T) {
 		"without TLS":     {nil, "it does not use TLS, and this port is for TLS only"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s.tls.refusals = loglimit.New(s.log)
+			s.tls.Refusals = loglimit.New(s.log)
 			client := dialReal(t, s)
 			if c.client != nil {
 				client.over(c.client)
@@ -218,7 +217,7 @@ func TestTLSRefusals(t *testing.T) {
 			await(t, "a line in the log", func() bool { return log.has(c.want) })
 		})
 	}
-	if n := s.tls.failed.Load(); n != 6 {
+	if n := s.tls.Failed.Load(); n != 6 {
 		t.Errorf("%d failed handshakes", n)
 	}
 }
@@ -261,7 +260,7 @@ func TestTLSHandshakesAreBounded(t *testing.T) {
 		l.secure(cfg)
 		cfg.ClientTLS, cfg.MaxHandshakes, cfg.TLSDetectTimeout = zoocfg.TLSAlso, 2, 300*time.Millisecond
 	}, func(t *testing.T, s *Server, h *simnet.Host) {
-		hello := []byte{tlsHandshakeByte, 3, 1, 1, 0}
+		hello := []byte{secure.HandshakeByte, 3, 1, 1, 0}
 		undecided := dialSim(t, h)
 		var silent []*rawClient
 		for range 2 {
@@ -270,7 +269,7 @@ func TestTLSHandshakesAreBounded(t *testing.T) {
 			silent = append(silent, c)
 		}
 		time.Sleep(200 * time.Millisecond)
-		if n := s.tls.shakingCount(); n != 2 {
+		if n := s.tls.Shaking(); n != 2 {
 			t.Errorf("%d handshakes", n)
 		}
 		third := dialSim(t, h)
@@ -278,7 +277,7 @@ func TestTLSHandshakesAreBounded(t *testing.T) {
 		silent[0].expectClosed() // the oldest makes room
 		silent[0] = third
 		synctest.Wait()
-		if n := s.tls.exceeded.Load(); n != 1 {
+		if n := s.tls.Exceeded.Load(); n != 1 {
 			t.Errorf("%d connections were too many", n)
 		}
 		time.Sleep(200 * time.Millisecond)
@@ -289,7 +288,7 @@ func TestTLSHandshakesAreBounded(t *testing.T) {
 		for _, c := range silent {
 			c.expectClosed()
 		}
-		if n := s.tls.shakingCount(); n != 0 {
+		if n := s.tls.Shaking(); n != 0 {
 			t.Errorf("%d handshakes are left", n)
 		}
 		if n := s.port.count(); n != 1 {
@@ -314,7 +313,7 @@ func TestLongHandshakesEnd(t *testing.T) {
 	for name, want := range map[string]bool{"short": true, "long": false} {
 		config := l.client("bob")
 		chain := &config.Certificates[0].Certificate
-		for size := len((*chain)[0]); size < map[bool]int{true: clientHandshakeBytes / 2, false: 4 * clientHandshakeBytes}[want]; {
+		for size := len((*chain)[0]); size < map[bool]int{true: secure.HandshakeBytes / 2, false: 4 * secure.HandshakeBytes}[want]; {
 			*chain = append(*chain, l.ca.Cert.Raw)
 			size += len(l.ca.Cert.Raw)
 		}
@@ -337,7 +336,7 @@ func TestLongHandshakesEnd(t *testing.T) {
 			_ = c.Close()
 		}
 	}
-	if failed := s.tls.failed.Load(); failed != 2 || !log.has(errLongHandshake.Error()) {
+	if failed := s.tls.Failed.Load(); failed != 2 || !log.has(secure.ErrLongHandshake.Error()) {
 		t.Errorf("%d handshakes failed", failed)
 	}
 }
@@ -384,7 +383,7 @@ func TestCertificatesChange(t *testing.T) {
 		c := dialSim(t, h).over(l.client("bob"))
 		c.connect(30 * time.Second)
 		next := l.issue("server")
-		time.Sleep(2 * reloadEvery)
+		time.Sleep(2 * secure.ReloadEvery)
 		c.call(wire.OpCreate, create("/x", nil, 0))
 		config := l.client("bob")
 		config.VerifyConnection = func(cs tls.ConnectionState) error {
@@ -395,8 +394,8 @@ func TestCertificatesChange(t *testing.T) {
 		}
 		dialSim(t, h).over(config).connect(10 * time.Second)
 		testcert.Write(t, filepath.Join(l.dir, "server.pem"), []byte("nonsense"))
-		time.Sleep(3 * reloadEvery)
-		if n, bad := s.tls.keeper.Reloads.Load(), s.tls.keeper.ReloadFailures.Load(); n != 1 || bad != 1 {
+		time.Sleep(3 * secure.ReloadEvery)
+		if n, bad := s.tls.Keeper.Reloads.Load(), s.tls.Keeper.ReloadFailures.Load(); n != 1 || bad != 1 {
 			t.Errorf("%d reloads, %d failures", n, bad)
 		}
 		dialSim(t, h).over(config).connect(10 * time.Second)
@@ -479,55 +478,4 @@ func TestBadCertificatesStopTheStart(t *testing.T) {
 			}
 		})
 	}
-}
-
-// script is a connection on which these bytes arrive.
-type script struct {
-	net.Conn
-	in *bytes.Reader
-}
-
-func (s *script) Read(b []byte) (int, error)       { return s.in.Read(b) }
-func (s *script) Write(b []byte) (int, error)      { return len(b), nil }
-func (s *script) Close() error                     { return nil }
-func (s *script) SetDeadline(time.Time) error      { return nil }
-func (s *script) SetReadDeadline(time.Time) error  { return nil }
-func (s *script) SetWriteDeadline(time.Time) error { return nil }
-func (s *script) RemoteAddr() (a net.Addr)         { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)} }
-
-// FuzzFirstByte: whatever arrives at a port for both, the bytes of a client without TLS arrive as
-// they were sent, and no handshake is fooled.
-func FuzzFirstByte(f *testing.F) {
-	ca := testcert.NewCA(f, "authority")
-	pair := ca.Issue(f, testcert.Request{Hosts: []string{"localhost"}})
-	cert, err := tls.X509KeyPair(pair.PEM, pair.KeyPEM)
-	if err != nil {
-		f.Fatal(err)
-	}
-	config := &tls.Config{Certificates: []tls.Certificate{cert}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: x509.NewCertPool()}
-	f.Add([]byte("ruok"))
-	f.Add(wire.AppendFrame(nil, wire.ConnectRequest{}))
-	f.Add([]byte{tlsHandshakeByte, 3, 1, 0, 4, 1, 0, 0, 0})
-	f.Add([]byte("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"))
-	f.Fuzz(func(t *testing.T, in []byte) {
-		c := &secureConn{Conn: &script{in: bytes.NewReader(in)}, mode: zoocfg.TLSAlso, config: config}
-		if err := c.decide(time.Second, time.Now().Add(time.Minute)); err != nil {
-			if len(in) > 0 {
-				t.Fatal(err)
-			}
-			return
-		}
-		if (c.tls != nil) != (in[0] == tlsHandshakeByte) {
-			t.Fatalf("TLS: %v, first byte %x", c.tls != nil, in[0])
-		}
-		if c.tls != nil {
-			if c.handshake(context.Background()) == nil {
-				t.Fatal("a handshake without a certificate")
-			}
-			return
-		}
-		if got, err := io.ReadAll(c); err != nil || !bytes.Equal(got, in) {
-			t.Fatalf("%q, %v, want %q", got, err, in)
-		}
-	})
 }

@@ -42,7 +42,7 @@ const imports = `
 	                       golang.org/x/sync/semaphore
 
 	server/secure/pemfile:
-	server/secure:         server/secure/pemfile quorum/peer internal/loglimit github.com/pavlo-v-chernykh/keystore-go/v4 software.sslmate.com/src/go-pkcs12
+	server/secure:         server/secure/pemfile quorum/peer internal/connlimit internal/loglimit github.com/pavlo-v-chernykh/keystore-go/v4 software.sslmate.com/src/go-pkcs12
 	server/secure/certs:   server/secure/pemfile
 	server/zoocfg:         wire znode quorum quorum/peer quorum/store session session/admission session/sasl server/secure internal/clock
 	server/datadir:        quorum/store server/zoocfg
@@ -59,7 +59,7 @@ const imports = `
 	server/ops/words:      wire znode session server/ops server/ops/door
 	server/ops/admin:      wire znode quorum session server/zoocfg server/ops server/ops/door
 	server/ops/console:    wire znode locknode quorum server/ops server/ops/door server/ops/metrics
-	server:                wire znode locknode quorum quorum/peer quorum/store session server/zoocfg server/datadir server/offline server/secure server/ops
+	server:                wire znode locknode quorum quorum/peer quorum/store session internal/connlimit golang.org/x/time/rate server/zoocfg server/datadir server/offline server/secure server/ops
 	                       server/ops/admin server/ops/audit server/ops/console server/ops/console/web server/ops/door server/ops/metrics
 	                       server/ops/words internal/loglimit internal/histogram internal/clock
 	server/simtest:
@@ -117,7 +117,7 @@ const imports = `
 	internal/freeport:
 	internal/cputime:       golang.org/x/sys/unix
 	internal/loglimit:
-	internal/connlimit:
+	internal/connlimit:    golang.org/x/time/rate
 	internal/histogram:
 	internal/zkconn:       wire
 	internal/testcert:

@@ -1,4 +1,4 @@
-package server
+package secure
 
 import (
 	"bytes"
@@ -15,9 +15,9 @@ func TestExpiryIsLogged(t *testing.T) {
 		var text bytes.Buffer
 		log := slog.New(slog.NewTextHandler(&text, nil))
 		expires := time.Now().Add(40 * 24 * time.Hour)
-		end := expiry{whom: "clients"}
+		end := Expiry{Whom: "clients"}
 		for range 42 * 24 {
-			end.look(log, expires)
+			end.Look(log, expires)
 			time.Sleep(time.Hour)
 		}
 		soon, past := strings.Count(text.String(), "expires soon"), strings.Count(text.String(), "HAS EXPIRED")
