@@ -410,18 +410,14 @@ func (s *state) newestSnapshot() (info SnapshotInfo, err error) {
 
 // TakeSnapshot is Replica.TakeSnapshot.
 func (s *state) TakeSnapshot(ctx context.Context) (SnapshotInfo, error) {
-	f := s.raft.Snapshot()
-	done := make(chan error, 1)
-	go func() { done <- f.Error() }()
-	select {
-	case err := <-done:
-		if err != nil && !errors.Is(err, raft.ErrNothingNewToSnapshot) {
-			return SnapshotInfo{}, fmt.Errorf("quorum: take a snapshot: %w", err)
-		}
+	err := s.await(ctx, s.raft.Snapshot())
+	switch {
+	case err == nil || errors.Is(err, raft.ErrNothingNewToSnapshot):
 		return s.newestSnapshot()
-	case <-ctx.Done():
-		return SnapshotInfo{}, fmt.Errorf("quorum: take a snapshot: it goes on, %w", ctx.Err())
+	case errors.Is(err, ctx.Err()):
+		return SnapshotInfo{}, fmt.Errorf("quorum: take a snapshot: it goes on, %w", err)
 	}
+	return SnapshotInfo{}, fmt.Errorf("quorum: take a snapshot: %w", err)
 }
 
 // LastSnapshot is Replica.LastSnapshot.
