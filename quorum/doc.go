@@ -5,7 +5,7 @@
 //
 // A part calls only parts below it:
 //
-//	replica.go     Replica, the owner: Open, Close, Status; what the rooms below ask of the member
+//	replica.go     Replica, which has the parts: Open, Close, Status
 //	control.go     control: follows changes of the leader, starts and stops routes and leases
 //	query.go       members: queries between members without a leader
 //	change.go      members: makes raft count the members; filemembers.go, plan.go: which step is next
@@ -22,8 +22,21 @@
 //	outbox.go      outbox: this member's commands until they are applied
 //	batcher.go     batcher: the leader's queue, commands become entries; linger
 //	engine.go      engine: raft, its stores, the port; every part knows its member by it
+//	above.go       above: the replica as raft, the transport and the stores know it
 //	recover.go     a new cluster from a surviving disk; import.go; disk.go: a member's disk, read
 //	raftnet, peer  raft's transport; the port between members; store: the disk of a member
+//
+// # How a member is put together
+//
+// Open builds from leaf to root, and each layer gets those below it as arguments:
+//
+//	load          the state, from the stores
+//	newEngine     stores -> store.RaftStore -> peer.Port -> raftnet.Transport -> raft
+//	newReplica    outbox, batcher -> leadership -> state -> members -> ... -> control
+//	run           the port accepts connections, the loops begin
+//
+// Raft needs its state machine, and the transport and the stores ask this member about itself,
+// before there is a Replica. All of them get above, whose calls wait for connect.
 //
 // # A command, step by step
 //

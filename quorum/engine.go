@@ -53,52 +53,85 @@ type engine struct {
 	down    chan struct{}  // closed when raft has shut down
 }
 
-// newEngine verifies that the stores belong to this member, or makes them its own. It starts
-// nothing.
-func newEngine(cfg Config, of raftnet.Local) (*engine, error) {
-	s := &cfg.Stores
-	if !cfg.alone() {
-		if err := renumber(s, cfg.ID); err != nil {
-			return nil, err
-		}
-	}
-	disk, err := claim(s, cfg.ID)
-	if err := errors.Join(err, checkImport(s), s.CheckRetired()); err != nil {
-		return nil, err
-	}
-	cfg.Peers.Disk = disk
+// newEngine builds raft from leaf to root: the layers on the stores, the port between members, the
+// transport on the port, raft. up is the replica above them.
+func newEngine(cfg Config, up *above) (_ *engine, err error) {
 	e := &engine{
 		cfg:     cfg,
-		self:    raftnet.ServerID(cfg.ID, disk),
+		self:    raftnet.ServerID(cfg.ID, cfg.Peers.Disk),
 		log:     cfg.Logger,
 		trouble: loglimit.New(cfg.Logger),
 		clock:   clusterClock{clock: cfg.Clock},
-		roster:  peer.NewRoster(cfg.Members, cfg.Flags&znode.Reconfig != 0, raftnet.ForPort(of)),
+		roster:  peer.NewRoster(cfg.Members, cfg.Flags&znode.Reconfig != 0, raftnet.ForPort(up)),
 		notify:  make(chan bool, 64),
 		events:  make(chan raft.Observation, 64),
 		down:    make(chan struct{}),
 	}
-	if s.Files != nil {
-		s.Files.NotifyStarved(func(err error, limit time.Duration) {
+	if files := cfg.Stores.Files; files != nil {
+		files.NotifyStarved(func(err error, limit time.Duration) {
 			e.trouble.Warn("starved", "the log waits for a file descriptor (ulimit -n); nothing is written meanwhile", "err", err, "limit", limit)
 		})
 	}
+	rc := e.raftConfig()
+	if err := bootstrapAlone(&cfg, rc, e.self); err != nil {
+		return nil, err
+	}
+	if e.disk, err = store.NewRaftStore(&e.cfg.Stores, up); err != nil {
+		return nil, fmt.Errorf("quorum: start raft: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			e.closePort()
+			e.disk.Close()
+		}
+	}()
+	if !cfg.alone() {
+		if e.port, err = peer.Listen(cfg.Peers, e.roster, raftnet.ForPort(up)); err != nil {
+			return nil, fmt.Errorf("quorum: %w", err)
+		}
+	}
+	e.transport = raftnet.New(raftnet.Config{Self: e.self, Local: up, Port: e.port, Clock: cfg.Clock, Observe: cfg.ObserveRaft})
+	if e.raft, err = e.disk.NewRaft(rc, up, e.transport); err != nil {
+		return nil, fmt.Errorf("quorum: start raft: %w", err)
+	}
+	e.raft.RegisterObserver(raft.NewObserver(e.events, false, func(o *raft.Observation) bool {
+		_, ok := o.Data.(raft.LeaderObservation)
+		return ok
+	}))
 	return e, nil
 }
 
-// listen opens the port between members, and the transport on it.
-func (e *engine) listen(of raftnet.Local) (err error) {
-	if !e.cfg.alone() {
-		if e.port, err = peer.Listen(e.cfg.Peers, e.roster, raftnet.ForPort(of)); err != nil {
-			return fmt.Errorf("quorum: %w", err)
+// claimDisk finds out which member's the stores are, or makes them this one's.
+func claimDisk(cfg *Config) (peer.DiskID, error) {
+	s := &cfg.Stores
+	if !cfg.alone() {
+		if err := renumber(s, cfg.ID); err != nil {
+			return 0, err
 		}
 	}
-	e.transport = raftnet.New(raftnet.Config{Self: e.self, Local: of, Port: e.port, Clock: e.cfg.Clock, Observe: e.cfg.ObserveRaft})
+	disk, err := claim(s, cfg.ID)
+	return disk, errors.Join(err, checkImport(s), s.CheckRetired())
+}
+
+// bootstrapAlone writes the first configuration of a member that stands alone, if its log is empty.
+func bootstrapAlone(cfg *Config, rc *raft.Config, self raft.ServerID) error {
+	s := &cfg.Stores
+	known, err := raft.HasExistingState(s.Log, s.Stable, s.Snapshots)
+	if err != nil {
+		return fmt.Errorf("quorum: read log: %w", err)
+	}
+	if known || !cfg.alone() {
+		return nil
+	}
+	// Raft needs the transport only for earlier versions of its protocol.
+	if err := raft.BootstrapCluster(rc, s.Log, s.Stable, s.Snapshots, nil, aloneConfiguration(self)); err != nil {
+		return fmt.Errorf("quorum: write first configuration: %w", err)
+	}
 	return nil
 }
 
-// start starts raft: owner hears of the stores, and fsm applies the entries.
-func (e *engine) start(owner store.Owner, fsm raft.FSM) error {
+// raftConfig is the configuration of the library.
+func (e *engine) raftConfig() *raft.Config {
 	rc := raft.DefaultConfig()
 	rc.LocalID = e.self
 	rc.HeartbeatTimeout = e.cfg.heartbeatTimeout()
@@ -116,29 +149,7 @@ func (e *engine) start(owner store.Owner, fsm raft.FSM) error {
 	rc.ShutdownOnRemove = false
 	rc.NotifyCh = e.notify
 	rc.Logger = newHclog(e.log)
-
-	s := e.cfg.Stores
-	known, err := raft.HasExistingState(s.Log, s.Stable, s.Snapshots)
-	if err != nil {
-		return fmt.Errorf("quorum: read log: %w", err)
-	}
-	if !known && e.cfg.alone() {
-		if err := raft.BootstrapCluster(rc, s.Log, s.Stable, s.Snapshots, e.transport, aloneConfiguration(e.self)); err != nil {
-			return fmt.Errorf("quorum: write first configuration: %w", err)
-		}
-	}
-	if e.disk, err = store.NewRaftStore(&e.cfg.Stores, owner); err != nil {
-		return fmt.Errorf("quorum: start raft: %w", err)
-	}
-	if e.raft, err = e.disk.NewRaft(rc, fsm, e.transport); err != nil {
-		e.disk.Close()
-		return fmt.Errorf("quorum: start raft: %w", err)
-	}
-	e.raft.RegisterObserver(raft.NewObserver(e.events, false, func(o *raft.Observation) bool {
-		_, ok := o.Data.(raft.LeaderObservation)
-		return ok
-	}))
-	return nil
+	return rc
 }
 
 // shutdown ends raft and its stores' layers. The member has been cut off from its peers.
@@ -211,6 +222,41 @@ func (e *engine) maj() Maj {
 		}
 	}
 	return NewMaj(max(1, voters))
+}
+
+// Maj is the majority rule: a set of voters is a quorum if it holds more than half of all voters
+// (set.size > n/2). Observers are not voters and never count, neither in the set nor in n.
+type Maj struct {
+	voters int
+}
+
+// NewMaj returns the rule for a cluster of that many voters, at least 1.
+func NewMaj(voters int) Maj {
+	if voters < 1 {
+		panic(fmt.Sprintf("quorum: a cluster of %d voters", voters))
+	}
+	return Maj{voters: voters}
+}
+
+// Voters is n, the number of voters of the whole cluster.
+func (m Maj) Voters() int { return m.voters }
+
+// Quorum reports whether that many voters are a quorum.
+func (m Maj) Quorum(voters int) bool { return voters > m.voters/2 }
+
+// Size is the smallest number of voters that is a quorum.
+func (m Maj) Size() int { return m.voters/2 + 1 }
+
+// Tolerates is the number of voters that may fail while the rest still is a quorum.
+func (m Maj) Tolerates() int { return m.voters - m.Size() }
+
+// EvenWarning says why an even number of voters is a poor choice; it is empty for an odd number.
+func (m Maj) EvenWarning() string {
+	if m.voters%2 == 1 {
+		return ""
+	}
+	return fmt.Sprintf("%d voters tolerate the failure of %d, no more than %d voters do: a side may act only if it holds more than half (set.size > %d/2), "+
+		"so a split into two halves stops both", m.voters, m.Tolerates(), m.voters-1, m.voters)
 }
 
 // birthState is how far this member has come.

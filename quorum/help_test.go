@@ -119,6 +119,17 @@ type cluster struct {
 // configuration.
 func inCluster(t *testing.T, n int, change func(*Config), f func(t *testing.T, c *cluster)) {
 	t.Helper()
+	inStopped(t, n, change, func(t *testing.T, c *cluster) {
+		for i := range n {
+			c.start(i)
+		}
+		f(t, c)
+	})
+}
+
+// inStopped is inCluster with no member started.
+func inStopped(t *testing.T, n int, change func(*Config), f func(t *testing.T, c *cluster)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		c := &cluster{
 			t:      t,
@@ -141,9 +152,6 @@ func inCluster(t *testing.T, n int, change func(*Config), f func(t *testing.T, c
 				c.stop(i)
 			}
 		})
-		for i := range n {
-			c.start(i)
-		}
 		f(t, c)
 	})
 }
@@ -187,6 +195,13 @@ func configText(members []Member) string {
 		lines = append(lines, line(int(m.ID)-1, m.Observer))
 	}
 	return znode.ConfigText(lines, 0)
+}
+
+// aboveOf is a replica as another transport that passes for its own knows it.
+func aboveOf(r *Replica) *above {
+	up := newAbove(&r.cfg)
+	up.connect(r)
+	return up
 }
 
 // serverOf is raft's name of member i with its first disk.
@@ -305,13 +320,13 @@ func (c *cluster) digest(i int) (d uint64) {
 	return d
 }
 
-// agree waits until all running members have the same state.
+// agree waits until all running members that are not isolated have the same state.
 func (c *cluster) agree() {
 	c.t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; {
 		same, first := true, -1
 		for i, r := range c.reps {
-			if r == nil {
+			if r == nil || c.cut[i] {
 				continue
 			}
 			if first < 0 {

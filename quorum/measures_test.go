@@ -22,10 +22,12 @@ func TestSlowWritesAndEntriesAreLogged(t *testing.T) {
 		e := &engine{cfg: Config{ID: 1, Seams: Seams{Now: time.Now}, SlowFsync: 100 * time.Millisecond}, log: log, trouble: loglimit.New(log)}
 		r := &Replica{engine: e, leadership: newLeadership(e, nil)}
 		r.state = &state{engine: e, leadership: r.leadership}
+		up := newAbove(&e.cfg)
+		up.connect(r)
 		write := func(took time.Duration) {
 			start := time.Now()
 			time.Sleep(took)
-			(&owner{Replica: r}).Written([]*raft.Log{{Index: 1, Type: raft.LogCommand, AppendedAt: start.Add(-3 * time.Millisecond)}}, start, false)
+			up.Written([]*raft.Log{{Index: 1, Type: raft.LogCommand, AppendedAt: start.Add(-3 * time.Millisecond)}}, start, false)
 		}
 		apply := func(took time.Duration) {
 			start := time.Now()

@@ -37,13 +37,9 @@ type members struct {
 	newcomers map[MemberID]newcomer
 }
 
-func newMembers(e *engine, l *leadership, s *state, brought peer.Imported) (*members, error) {
-	file, _, err := znode.ParseConfigText(e.cfg.ConfigText)
-	if err != nil && e.cfg.ConfigText != "" {
-		return nil, fmt.Errorf("quorum: configuration: %w", err)
-	}
+func newMembers(e *engine, l *leadership, s *state, file []znode.Member, brought peer.Imported) *members {
 	return &members{engine: e, leadership: l, state: s, file: file, brought: brought, grown: make(chan struct{}, 1),
-		joining: make(chan struct{}, 1), newcomers: map[MemberID]newcomer{}}, nil
+		joining: make(chan struct{}, 1), newcomers: map[MemberID]newcomer{}}
 }
 
 // checkMembers compares the stored members with the configuration. The stored ones count; but a

@@ -55,13 +55,13 @@ func TestOverlapsOfHeartbeatsWithVotes(t *testing.T) {
 	}
 	defer r.Close()
 	transport := func(id MemberID) *raftnet.Transport {
-		roster := peer.NewRoster(members, false, raftnet.ForPort(local{r}))
+		roster := peer.NewRoster(members, false, raftnet.ForPort(aboveOf(r)))
 		roster.SetCluster(7)
-		p, err := peer.Listen(peer.Config{ID: id, Disk: peer.DiskID(id), Members: members}, roster, raftnet.ForPort(local{r}))
+		p, err := peer.Listen(peer.Config{ID: id, Disk: peer.DiskID(id), Members: members}, roster, raftnet.ForPort(aboveOf(r)))
 		if err != nil {
 			t.Fatal(err)
 		}
-		tr := raftnet.New(raftnet.Config{Self: raftnet.ServerID(id, peer.DiskID(id)), Local: local{r}, Port: p})
+		tr := raftnet.New(raftnet.Config{Self: raftnet.ServerID(id, peer.DiskID(id)), Local: aboveOf(r), Port: p})
 		t.Cleanup(func() { p.Close(); tr.Close() })
 		return tr
 	}

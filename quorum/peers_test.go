@@ -56,9 +56,10 @@ type impostor struct {
 func (c *cluster) impostor(host string, from MemberID) impostor {
 	c.t.Helper()
 	h := c.net.Host(host)
-	of := local{c.anyone()}
+	r := c.anyone()
+	of := aboveOf(r)
 	roster := peer.NewRoster(c.members, false, raftnet.ForPort(of))
-	roster.SetCluster(of.roster.Cluster())
+	roster.SetCluster(r.roster.Cluster())
 	port, err := peer.Listen(peer.Config{ID: from, Disk: peer.DiskID(from), Members: c.members, Listen: h.Listen, Dial: h.Dial, ListenAddr: host + ":9"},
 		roster, raftnet.ForPort(of))
 	if err != nil {

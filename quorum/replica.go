@@ -2,16 +2,15 @@ package quorum
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
 
 	"lockkeeper/quorum/peer"
 	"lockkeeper/quorum/raftnet"
-	"lockkeeper/quorum/store"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
@@ -30,6 +29,7 @@ type Replica struct {
 	claims     *claims
 	catchUp    *catchUp
 	stops      *stops
+	forward    *forwarder
 	control    *control
 
 	cancel  context.CancelFunc // ends the loops
@@ -37,66 +37,71 @@ type Replica struct {
 	stopped sync.Once // done when raft has been shut down
 }
 
-// Open starts a member. It returns as soon as the member takes part; there may be no leader yet. On
-// an error the stores stay open and the caller's.
-func Open(cfg Config) (_ *Replica, err error) {
-	if err = cfg.Validate(); err != nil {
+// Open starts a member: it builds raft on the stores (newEngine), and the parts of the replica on
+// raft, each with the parts below it. It returns as soon as the member takes part; there may be no
+// leader yet. On an error the stores stay open and the caller's.
+func Open(cfg Config) (*Replica, error) {
+	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	cfg.setDefaults()
-	r := &Replica{outbox: newOutbox()}
-	if r.engine, err = newEngine(cfg, local{r}); err != nil {
+	var err error
+	if cfg.Peers.Disk, err = claimDisk(&cfg); err != nil {
 		return nil, err
 	}
-	doubt := make(chan struct{}, 1)
-	r.batcher = newBatcher(r.engine, doubt)
-	defer func() {
-		if err != nil {
-			r.batcher.close()
-			r.closePort()
-		}
-	}()
-	r.leadership = newLeadership(r.engine, r.batcher)
-	var brought peer.Imported
-	if r.state, brought, err = newState(r.engine, r.leadership, r.batcher, r.outbox); err != nil {
+	from, err := load(&cfg)
+	if err != nil {
 		return nil, err
 	}
-	if r.members, err = newMembers(r.engine, r.leadership, r.state, brought); err != nil {
+	file, _, err := znode.ParseConfigText(cfg.ConfigText)
+	if err != nil && cfg.ConfigText != "" {
+		return nil, fmt.Errorf("quorum: configuration: %w", err)
+	}
+	up := newAbove(&cfg)
+	e, err := newEngine(cfg, up)
+	if err != nil {
 		return nil, err
 	}
-	r.leases = newLeases(r.engine, r.leadership)
-	r.claims = newClaims(r.engine, r.leadership, r.state)
-	r.catchUp = newCatchUp(r.engine, r.leadership, r.state)
-	r.stops = newStops(r.engine, r.leadership, r.catchUp)
-	if err = r.listen(local{r}); err != nil {
-		return nil, err
-	}
-	owner := &owner{Replica: r}
-	if err = r.start(owner, r.state); err != nil {
-		return nil, err
-	}
-	owner.running.Store(r.raft)
-	if err = r.members.check(); err != nil {
+	ctx, cancel := context.WithCancel(context.Background())
+	r := newReplica(e, from, file, cancel)
+	up.connect(r)
+	if err := r.members.check(); err != nil {
+		cancel()
 		r.engine.shutdown()
+		r.batcher.close()
+		r.closePort()
 		return nil, err
 	}
-	r.run(doubt)
+	r.run(ctx)
 	return r, nil
 }
 
-// run opens the port, and starts the loops, which end with Close.
-func (r *Replica) run(doubt <-chan struct{}) {
-	f := &forwarder{engine: r.engine, leadership: r.leadership, batcher: r.batcher, outbox: r.outbox}
-	r.control = &control{engine: r.engine, leadership: r.leadership, state: r.state, members: r.members, batcher: r.batcher, outbox: r.outbox,
-		forward: f, doubt: doubt}
+// newReplica puts the parts on top of raft. Nothing of them runs but the batcher.
+func newReplica(e *engine, from loaded, file []znode.Member, cancel context.CancelFunc) *Replica {
+	r := &Replica{engine: e, outbox: newOutbox(), cancel: cancel}
+	doubt := make(chan struct{}, 1)
+	r.batcher = newBatcher(e, doubt)
+	r.leadership = newLeadership(e, r.batcher)
+	r.state = newState(e, r.leadership, r.batcher, r.outbox, from)
+	r.members = newMembers(e, r.leadership, r.state, file, from.brought)
+	r.leases = newLeases(e, r.leadership)
+	r.claims = newClaims(e, r.leadership, r.state)
+	r.catchUp = newCatchUp(e, r.leadership, r.state)
+	r.stops = newStops(e, r.leadership, r.catchUp)
+	r.forward = &forwarder{engine: e, leadership: r.leadership, batcher: r.batcher, outbox: r.outbox}
+	r.control = &control{engine: e, leadership: r.leadership, state: r.state, members: r.members, batcher: r.batcher, outbox: r.outbox,
+		forward: r.forward, doubt: doubt}
+	return r
+}
+
+// run opens the port, and starts the loops, which end with ctx.
+func (r *Replica) run(ctx context.Context) {
 	if r.port != nil {
 		r.port.Start(peer.Handlers{Join: r.members.join, Hello: r.hello,
 			Streams: map[peer.StreamKind]func(peer.Identity, *peer.Stream) error{
-				peer.StreamRaft: r.transport.Serve, peer.StreamForward: f.serveForward, peer.StreamLease: r.leases.serveLease, peer.StreamClaims: r.claims.serveClaims,
-				peer.StreamTransfer: r.leadership.serveTransfer, peer.StreamStop: r.stops.serveStop}})
+				peer.StreamRaft: r.transport.Serve, peer.StreamForward: r.forward.serveForward, peer.StreamLease: r.leases.serveLease,
+				peer.StreamClaims: r.claims.serveClaims, peer.StreamTransfer: r.leadership.serveTransfer, peer.StreamStop: r.stops.serveStop}})
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	r.cancel = cancel
 	loops := []func(context.Context){r.control.controlLoop, r.state.snapshotLoop, r.members.changeLoop, r.leadership.diskLoop, r.catchUp.catchUpLoop}
 	if r.cfg.alone() {
 		r.transport.Stand(ctx) // nobody to wait for
@@ -363,133 +368,4 @@ func (r *Replica) PeerStats() PeerStats {
 		s.Stats = r.port.Stats()
 	}
 	return s
-}
-
-// local is what raft's transport and the port know of this member.
-type local struct{ *Replica }
-
-var _ raftnet.Local = local{}
-
-// Term implements raftnet.Local.
-func (l local) Term() uint64 {
-	l.cfg.Yield()
-	return l.raft.CurrentTerm()
-}
-
-// Leader implements raftnet.Local.
-func (l local) Leader() raft.ServerID {
-	l.cfg.Yield()
-	_, id := l.raft.LeaderWithID()
-	return id
-}
-
-// LastIndex implements raftnet.Local.
-func (l local) LastIndex() uint64 {
-	l.cfg.Yield()
-	return l.raft.LastIndex()
-}
-
-// EntryTerm implements raftnet.Local.
-func (l local) EntryTerm(index uint64) (term uint64, ok bool) { return l.entryTerm(index) }
-
-// AppliedIndex implements raftnet.Local.
-func (l local) AppliedIndex() uint64 { return l.state.reached() }
-
-// PrevTerm implements raftnet.Local. While the library takes an entry that a snapshot has replaced
-// for its last one, it compares with that.
-func (l local) PrevTerm(index, term uint64) uint64 {
-	if replaced := l.disk.ReplacedTerm(index, term); replaced == term || l.raft.LastIndex() == index {
-		return replaced
-	}
-	return term
-}
-
-// AwaitDurable implements raftnet.Local.
-func (l local) AwaitDurable(index uint64, stop <-chan struct{}) error {
-	return l.disk.Await(index, stop)
-}
-
-// Heard implements raftnet.Local.
-func (l local) Heard(q *raft.AppendEntriesRequest) { l.catchUp.noteCommit(q) }
-
-// ReplicationBegan implements raftnet.Local.
-func (l local) ReplicationBegan(snapshot bool) {
-	if snapshot {
-		l.measures.SnapshotsSent.Add(1)
-	} else {
-		l.measures.PipelinesOpened.Add(1)
-	}
-}
-
-// SnapshotTaken implements raftnet.Local.
-func (l local) SnapshotTaken(err error) { l.catchUp.snapshotTaken(err) }
-
-// SnapshotSent implements raftnet.Local.
-func (l local) SnapshotSent(to MemberID, err error) { l.catchUp.snapshotSent(to, err) }
-
-// owner is this member as its stores know it.
-type owner struct {
-	*Replica
-	// running is raft once it runs: the stores are asked before Replica.raft is set.
-	running atomic.Pointer[raft.Raft]
-}
-
-var _ store.Owner = (*owner)(nil)
-
-// Yield implements store.Owner.
-func (o *owner) Yield() { o.cfg.Yield() }
-
-// WriteFailed implements store.Owner.
-func (o *owner) WriteFailed(err error) { o.cfg.Fatal(err) }
-
-// ReadFailed implements store.Owner.
-func (o *owner) ReadFailed(err error) { o.state.poison(err) }
-
-// FlushFailed implements store.Owner. With the next entry that it is to store raft learns that it
-// cannot, and leads no longer.
-func (o *owner) FlushFailed() { o.running.Load().Barrier(0) }
-
-// MayFlushLater implements store.Owner. Of a leader every commit needs an answer of a follower
-// while there is another voter in the configuration that the entries are counted by, and in any
-// configuration that is among them. A follower's answer means that the entries are durable.
-func (o *owner) MayFlushLater(entries []*raft.Log) bool {
-	if lib := o.running.Load(); lib == nil || lib.State() != raft.Leader {
-		return false
-	}
-	return needsOthers(o.self, o.Servers(), entries)
-}
-
-// needsOthers reports whether these entries are committed only with another voter's answer.
-func needsOthers(self raft.ServerID, servers []raft.Server, entries []*raft.Log) bool {
-	onlyVoter := func(servers []raft.Server) bool {
-		return !slices.ContainsFunc(servers, func(s raft.Server) bool { return s.Suffrage == raft.Voter && s.ID != self })
-	}
-	return !onlyVoter(servers) && !slices.ContainsFunc(entries, func(l *raft.Log) bool {
-		return l.Type == raft.LogConfiguration && onlyVoter(raft.DecodeConfiguration(l.Data).Servers)
-	})
-}
-
-// Written implements store.Owner.
-func (o *owner) Written(entries []*raft.Log, start time.Time, later bool) {
-	now := time.Now()
-	m, took := &o.measures, now.Sub(start)
-	m.Fsync.Observe(int64(took))
-	m.FsyncEntries.Observe(int64(len(entries)))
-	if limit := o.cfg.SlowFsync; limit > 0 && took >= limit {
-		m.SlowFsyncs.Add(1)
-		o.trouble.Warn("fsync", "the disk of the log is slow: every update waits for it; "+
-			"give dataLogDir a disk of its own, and look at what else uses this one (iostat -x 1)",
-			"took", took.Round(time.Millisecond), "limit", limit, "entries", len(entries))
-	}
-	if last := entries[len(entries)-1]; later && last.Type == raft.LogCommand && o.transport.Wrote(last.Index, last.Term) {
-		o.batcher.answerable()
-	}
-	if term, leads := o.leadership.leadingTerm(); leads && term == entries[0].Term {
-		return
-	}
-	for _, l := range entries {
-		if late := start.Round(0).Sub(l.AppendedAt); l.Type == raft.LogCommand && late >= 0 && !l.AppendedAt.IsZero() {
-			m.Proposal.Observe(int64(late))
-		}
-	}
 }

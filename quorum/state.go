@@ -33,11 +33,16 @@ type state struct {
 	passedIndex   uint64                // the newest entry that raft has passed to ApplyBatch
 
 	// Lock: mu is taken before any lock of the listener, and before the outbox's.
-	mu           sync.RWMutex
+	mu       sync.RWMutex
+	lockedAt time.Time // when ApplyBatch took mu
+	content
+}
+
+// content is the state, and where in the log it is. Lock: state.mu.
+type content struct {
 	store        *znode.Store
 	imported     bool // the state is the imported one, and nothing came after
 	appliedIndex uint64
-	lockedAt     time.Time // when ApplyBatch took mu
 	compaction   compaction
 	newest       savedSnapshot
 }
@@ -48,38 +53,50 @@ type savedSnapshot struct {
 	at   time.Time
 }
 
-// newState reads the state that is known to be committed. brought is the import of a blank disk;
-// zero: none.
-func newState(e *engine, l *leadership, b *batcher, o *outbox) (_ *state, brought peer.Imported, err error) {
+// newState makes the state that was loaded the replicated one.
+func newState(e *engine, l *leadership, b *batcher, o *outbox, from loaded) *state {
 	s := &state{engine: e, leadership: l, batcher: b, outbox: o, full: make(chan struct{}, 1), changed: make(chan struct{}, 1),
-		compaction: newCompaction(&e.cfg)}
-	stores := &e.cfg.Stores
+		content: from.content}
+	s.replayedIndex.Store(from.appliedIndex)
+	s.clock.set(s.store.ClockMs())
+	s.fullLocked()
+	return s
+}
+
+// loaded is what a member reads from its stores before raft runs.
+type loaded struct {
+	content
+	brought peer.Imported // the import of a blank disk; zero: none
+}
+
+// load reads the state that is known to be committed. Errors: store.ErrFormat, store.ErrDamaged;
+// they name the file.
+func load(cfg *Config) (from loaded, err error) {
+	stores := &cfg.Stores
 	saved, newest, err := loadSnapshot(stores)
 	if err != nil {
-		return nil, brought, err
+		return from, err
 	}
-	s.useStore(saved)
-	s.newest = savedSnapshot{s.store.Zxid(), newest.At}
-	if s.imported, err = isImport(stores, newest); err != nil {
-		return nil, brought, fmt.Errorf("quorum: %w", err)
+	from.compaction = newCompaction(cfg)
+	from.useStore(saved, cfg.KeepQuotas)
+	if from.imported, err = isImport(stores, newest); err != nil {
+		return from, fmt.Errorf("quorum: %w", err)
 	}
-	if s.imported {
-		brought = peer.Imported{StateTerm: newest.Term, Index: newest.Index, Digest: s.store.Digest()}
+	if from.imported {
+		from.brought = peer.Imported{StateTerm: newest.Term, Index: newest.Index, Digest: saved.Digest()}
 	}
-	s.compaction.restart(s.store.Counts().DataSizeBytes)
+	from.newest = savedSnapshot{saved.Zxid(), newest.At}
+	from.compaction.restart(saved.Counts().DataSizeBytes)
 	c, err := stores.DiscardConflict()
 	if err != nil {
-		return nil, brought, err
+		return from, err
 	}
 	if c != nil {
-		s.log.Warn("the log is discarded: a snapshot from a leader contradicts it, so its end was never committed",
+		cfg.Logger.Warn("the log is discarded: a snapshot from a leader contradicts it, so its end was never committed",
 			"first", c.First, "last", c.Last, "snapshot", c.Snapshot)
 	}
-	if err := s.applyCommitted(newest.Index + 1); err != nil {
-		return nil, brought, err
-	}
-	s.clock.set(s.store.ClockMs())
-	return s, brought, nil
+	err = from.applyCommitted(stores, newest.Index+1)
+	return from, err
 }
 
 // View is Replica.View.
@@ -266,8 +283,7 @@ const lockedMax = 10 * time.Millisecond
 //
 // The entries behind that one are decoded only. Errors: store.ErrFormat, store.ErrDamaged; they
 // name the log.
-func (s *state) applyCommitted(from uint64) error {
-	stores := &s.cfg.Stores
+func (c *content) applyCommitted(stores *store.Stores, from uint64) error {
 	return eachLog(stores, from, func(l *raft.Log) error {
 		if l.Type != raft.LogCommand {
 			return nil
@@ -276,10 +292,9 @@ func (s *state) applyCommitted(from uint64) error {
 		if err != nil || l.Index > stores.Log.CommitIndex() {
 			return err
 		}
-		s.store.Apply(l.Term, entry, func(*znode.Command, *znode.Result) {})
-		s.appliedIndex = l.Index
-		s.replayedIndex.Store(l.Index)
-		s.grownLocked(len(entry.Commands), len(l.Data))
+		c.store.Apply(l.Term, entry, func(*znode.Command, *znode.Result) {})
+		c.appliedIndex = l.Index
+		c.compaction.add(len(entry.Commands), len(l.Data))
 		return nil
 	})
 }
@@ -336,7 +351,7 @@ func (s *state) Restore(rc io.ReadCloser) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.useStore(state)
+	s.useStore(state, s.cfg.KeepQuotas)
 	if end, ok := s.disk.SnapshotEnd(); ok {
 		s.appliedIndex = end
 	}
@@ -352,11 +367,11 @@ func (s *state) Restore(rc io.ReadCloser) error {
 }
 
 // useStore makes a state that has been restored this member's.
-func (s *state) useStore(store *znode.Store) {
-	if s.cfg.KeepQuotas {
+func (c *content) useStore(store *znode.Store, keepQuotas bool) {
+	if keepQuotas {
 		store.KeepQuotas()
 	}
-	s.store = store
+	c.store = store
 }
 
 // snapshotRetry is the pause after a snapshot that failed, because the disk is full for example.

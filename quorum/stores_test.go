@@ -69,7 +69,7 @@ func TestStateAfterAStartWithoutALeader(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	alone := &Replica{state: &state{engine: &engine{cfg: Config{Stores: stores}}}}
+	alone := &Replica{state: &state{engine: &engine{}}}
 	saved, newest, err := loadSnapshot(&stores)
 	if alone.state.store = saved; err != nil {
 		t.Fatal(err)
@@ -77,7 +77,7 @@ func TestStateAfterAStartWithoutALeader(t *testing.T) {
 	if digest(alone) == want {
 		t.Fatal("the snapshot holds everything: this shows nothing")
 	}
-	if err := alone.state.applyCommitted(newest.Index + 1); err != nil || digest(alone) != want {
+	if err := alone.state.applyCommitted(&stores, newest.Index+1); err != nil || digest(alone) != want {
 		t.Errorf("not the state that there was: %v", err)
 	}
 	if err := stores.Close(); err != nil {
