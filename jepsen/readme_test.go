@@ -334,6 +334,7 @@ func (r *readme) golang(t *testing.T) func() *exec.Cmd {
 	r.write(t, "report/go.sum", string(sums))
 	list := exec.CommandContext(r.ctx, "go", "list", "-m")
 	list.Dir = r.module
+	list.Env = append(os.Environ(), "GOWORK=off")
 	path, err := list.Output()
 	if err != nil {
 		t.Fatal(err)

@@ -9,7 +9,6 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"lockkeeper/internal/mutant"
 	"lockkeeper/quorum/peer"
 	"lockkeeper/quorum/raftnet"
 	"lockkeeper/quorum/store"
@@ -53,8 +52,7 @@ func judgeBirth(cfg *Config, own peer.Hello, answers map[MemberID]peer.Hello) bi
 		switch {
 		case m.Observer && (!answered || h.State != peer.Blank || h.Listed != own.Listed || h.Imported != (peer.Imported{})):
 			continue // the cluster does not wait for an observer, and takes it in when it is well
-		case !answered && slices.Contains(cfg.Without, m.ID),
-			mutant.On(mutant.BirthByMajority) && !answered && len(all) > len(cfg.Members)/2:
+		case !answered && slices.Contains(cfg.Without, m.ID):
 			continue
 		case !answered:
 			b.waits = append(b.waits, fmt.Sprintf("member %d at %s does not answer", m.ID, m.Addr))
@@ -107,7 +105,7 @@ func (ms *members) queryBirth(ctx context.Context, since time.Time) birth {
 	late := time.Since(since) > birthPatience
 	switch {
 	case ms.birthState() == peer.Used:
-	case b.cluster != 0 && b.foreign && ms.brought != (peer.Imported{}) && !mutant.On(mutant.ImportJoins):
+	case b.cluster != 0 && b.foreign && ms.brought != (peer.Imported{}):
 		ms.disk.Stop(ms.cfg.Stores.Retire(fmt.Sprintf("cluster %v exists already, and does not count this disk, %v: "+
 			"its data count, not those that were imported here", b.cluster, own.Disk)))
 	case b.cluster != 0:

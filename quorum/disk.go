@@ -6,7 +6,6 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"lockkeeper/internal/mutant"
 	"lockkeeper/quorum/peer"
 	"lockkeeper/quorum/raftnet"
 	"lockkeeper/quorum/store"
@@ -41,9 +40,6 @@ func claim(s *store.Stores, id MemberID) (peer.DiskID, error) {
 		return 0, err
 	case identity.Disk == 0:
 		disk := peer.NewDiskID()
-		if mutant.On(mutant.DiskByNumber) {
-			disk = peer.DiskID(id)
-		}
 		return disk, s.SetIdentity(store.Identity{Owner: uint64(id), Disk: uint64(disk)})
 	case identity.Owner != uint64(id):
 		return 0, fmt.Errorf("quorum: %s holds the log and the votes of member %d, and this is member %d: compare myid and dataDir with the server lines",

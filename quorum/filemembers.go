@@ -9,7 +9,6 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"lockkeeper/internal/mutant"
 	"lockkeeper/quorum/peer"
 	"lockkeeper/quorum/raftnet"
 	"lockkeeper/znode"
@@ -54,7 +53,7 @@ func (ms *members) adoptFile(ctx context.Context, ch *changer) (pause time.Durat
 	p := ms.plan(ctx, ch, wanted)
 	change := ms.judgeFile(p, members)
 	adds, drops := differenceOf(members, wanted)
-	if len(change.waits) > 0 && !mutant.On(mutant.FileOfOne) {
+	if len(change.waits) > 0 {
 		if time.Since(ch.led) > birthPatience {
 			ms.trouble.Warn("file", "the server lines of this leader name other members than the cluster has: the members change when a "+
 				"majority of them and all new ones have the same server lines", "new", adds, "gone", drops, "same", change.agree,

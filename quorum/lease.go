@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"lockkeeper/internal/mutant"
 	"lockkeeper/quorum/codec"
 	"lockkeeper/quorum/peer"
 	"lockkeeper/wire"
@@ -118,9 +117,6 @@ func (l *leases) Touch(ctx context.Context, heard []wire.SessionID) (extended []
 		var answer leaseAnswer
 		if answer.code(c); c.Err() != nil || answer.status != leaseConfirmed {
 			return ErrNoLeader
-		}
-		if mutant.On(mutant.LeaseFromConfirmation) {
-			start = l.cfg.Clock.Now()
 		}
 		l.transport.NoteAcked(answer.acked)
 		extended, from = answer.extended, start.Add(-answer.lag)

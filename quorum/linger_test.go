@@ -4,9 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -266,28 +264,6 @@ func TestForwardedCommandsShareFrames(t *testing.T) {
 		o.propose(t, "kl")
 		o.rewind()
 		o.check(t, "k", "l", "ijkl")
-		o.close()
-	})
-}
-
-// Requests that have arrived already share a frame, though nobody has been answered.
-func TestRequestsThatAreReadyShareFrames(t *testing.T) {
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // or another processor goes on with the first
-	synctest.Test(t, func(t *testing.T) {
-		const clients = 100
-		o := &remoteOutbox{outbox: newOutbox()}
-		o.route(t.Context())
-		for n := range uint64(clients) {
-			go func() {
-				if err := o.add(t.Context(), key(n+1), []byte("c")); err != nil {
-					t.Error(err)
-				}
-			}()
-		}
-		synctest.Wait()
-		if got := strings.Join(o.frames, ""); len(got) != clients || len(o.frames) > clients/4 {
-			t.Errorf("%d commands were sent in %d frames", len(got), len(o.frames))
-		}
 		o.close()
 	})
 }

@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"lockkeeper/internal/mutant"
 	"lockkeeper/quorum/peer"
 	"lockkeeper/quorum/raftnet"
 	"lockkeeper/quorum/store"
@@ -62,7 +61,7 @@ func (ms *members) check() error {
 	}
 	saved, err := ms.cfg.Stores.Number(store.Cluster)
 	cluster := peer.ClusterID(saved)
-	if of := ms.state.store.Cluster(); err == nil && of != 0 && cluster != 0 && of != cluster && !mutant.On(mutant.ClustersMix) {
+	if of := ms.state.store.Cluster(); err == nil && of != 0 && cluster != 0 && of != cluster {
 		err = fmt.Errorf("quorum: %s: %w: it belongs to cluster %v, and the state is of cluster %v: are these the files of one member?",
 			ms.cfg.Stores.StableName, errOtherCluster, cluster, of)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"sync"
 	"time"
 
@@ -212,9 +211,8 @@ func (o *outbox) sendTo(ctx context.Context, remote bool, send func([][]byte) er
 }
 
 // sendLocked sends one frame of unsent commands, unless they linger or another goroutine is
-// sending. Goroutines that are ready run first: each has a request of another client, and its
-// command then shares the frame. Later commands are left to the route, because the caller may have
-// other things to do.
+// sending. It leaves commands that are added meanwhile to the route: the caller may have other
+// things to do.
 func (o *outbox) sendLocked() {
 	if o.sending || o.send == nil || o.unsent == nil {
 		return
@@ -225,9 +223,6 @@ func (o *outbox) sendLocked() {
 	}
 	o.sending = true
 	send, failed := o.send, o.failed
-	o.mu.Unlock()
-	runtime.Gosched()
-	o.mu.Lock()
 	var err error
 	if cmds := o.takeLocked(time.Now()); len(cmds) > 0 {
 		o.mu.Unlock()

@@ -386,7 +386,7 @@ func TestSlowSnapshotHoldsUpNobody(t *testing.T) {
 }
 
 // The same with a whole member, over its port: a snapshot that its leader has sent long ago
-// arrives. TestSnapshotIsHeldBack in server/simtest has the network do that.
+// arrives. TestSnapshotIsHeldBack in jepsen/simtest has the network do that.
 func TestLateSnapshotTakesNothingBack(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		l := c.leader()

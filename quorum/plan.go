@@ -10,7 +10,6 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"lockkeeper/internal/mutant"
 	"lockkeeper/quorum/peer"
 	"lockkeeper/quorum/raftnet"
 	"lockkeeper/znode"
@@ -159,7 +158,7 @@ func (ms *members) mayJoin(h peer.Hello) bool {
 	if h.Cluster != 0 {
 		return h.Cluster == ms.roster.Cluster()
 	}
-	return h.State != peer.Used && (h.Imported == (peer.Imported{}) || mutant.On(mutant.ImportJoins))
+	return h.State != peer.Used && h.Imported == (peer.Imported{})
 }
 
 // mayReplace reports whether a member has lost the disk that raft counts: it answers with another

@@ -11,7 +11,6 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"lockkeeper/internal/mutant"
 	"lockkeeper/quorum/peer"
 	"lockkeeper/quorum/store"
 	"lockkeeper/wire"
@@ -329,7 +328,7 @@ func (s *state) Restore(rc io.ReadCloser) error {
 	if err != nil {
 		return fmt.Errorf("quorum: restore snapshot from the leader: %w", err)
 	}
-	if of, own := state.Cluster(), s.roster.Cluster(); of != 0 && of != own && !mutant.On(mutant.ClustersMix) {
+	if of, own := state.Cluster(), s.roster.Cluster(); of != 0 && of != own {
 		err := fmt.Errorf("%w: a snapshot of cluster %v was sent to this member of cluster %v", errOtherCluster, of, own)
 		s.poison(err)
 		return err

@@ -10,7 +10,6 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"lockkeeper/internal/mutant"
 	"lockkeeper/quorum/peer"
 	"lockkeeper/quorum/raftnet"
 	"lockkeeper/quorum/store"
@@ -328,7 +327,7 @@ func (l *leadership) handOverWait() time.Duration {
 // alone. It returns the voter that it has tried; if it tries none, last.
 func (l *leadership) handOver(w *store.Write, last MemberID) MemberID {
 	leader, epoch := l.leaderEpoch()
-	if leader != l.cfg.ID || mutant.On(mutant.HangingLeaderStays) {
+	if leader != l.cfg.ID {
 		return last
 	}
 	target, ok := l.promptVoter(w.Last, last)

@@ -8,8 +8,6 @@ import (
 	"slices"
 
 	"github.com/go-zookeeper/zk"
-
-	"lockkeeper/internal/mutant"
 )
 
 // Barrier blocks its waiters as long as it is set. It is one
@@ -62,9 +60,7 @@ func (b *Barrier) Wait(ctx context.Context) error {
 		if err != nil {
 			return struct{}{}, err
 		}
-		if !mutant.On(mutant.WaitUnsynced) {
-			err = b.s.catchUp(ctx, l)
-		}
+		err = b.s.catchUp(ctx, l)
 		if err != nil {
 			return struct{}{}, err
 		}
@@ -235,7 +231,7 @@ func (b *DoubleBarrier) look(ctx context.Context, g *Grant) (round int64, views 
 	}
 	ops := []any{&zk.CheckVersionRequest{Path: b.path + "/" + own, Version: -1}}
 	for _, m := range members {
-		if m != own && len(ops) < b.n && !mutant.On(mutant.OpenedUnchecked) {
+		if m != own && len(ops) < b.n {
 			ops = append(ops, &zk.CheckVersionRequest{Path: b.path + "/" + m, Version: -1})
 		}
 	}
@@ -290,9 +286,6 @@ func (b *DoubleBarrier) join(g *Grant, members []string, version int32, ready *z
 			continue
 		case m == own:
 			return ready.Czxid, nil // we have marked it, but the reply was lost
-		}
-		if mutant.On(mutant.LateUnmarked) {
-			return ready.Czxid, nil
 		}
 		err = b.multi(
 			&zk.CheckVersionRequest{Path: b.path, Version: version},

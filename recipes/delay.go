@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
-
-	"lockkeeper/internal/mutant"
 )
 
 // MaxLockDelay is the longest LockDelay, as in Chubby and Consul: a mistake in one
@@ -117,9 +115,6 @@ func (p *place) heedNote(ctx context.Context, wait bool) (done bool, err error) 
 // that it has put in this order, and our clock does the rest.
 func (p *place) delayLeft(n *holderNote, stat *zk.Stat) time.Duration {
 	d := p.delay
-	if mutant.On(mutant.DelayIgnored) {
-		return 0
-	}
 	if d.seen.IsZero() {
 		d.seen = time.Now()
 	}

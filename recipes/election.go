@@ -9,7 +9,6 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"lockkeeper/internal/mutant"
 	"lockkeeper/locknode"
 )
 
@@ -163,9 +162,6 @@ func (e *Election) observe(ctx context.Context, yield func(Leader) bool) error {
 		l, err := e.s.ready(ctx)
 		if err != nil {
 			return nil, err
-		}
-		if mutant.On(mutant.LeaderUnsynced) {
-			return l, nil
 		}
 		return l, e.s.catchUp(ctx, l)
 	}, nil)

@@ -8,7 +8,6 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"lockkeeper/internal/mutant"
 	"lockkeeper/locknode"
 )
 
@@ -131,9 +130,6 @@ func (g *Grant) Err() error {
 	defer g.p.s.mu.Unlock()
 	g.p.s.observeLocked()
 	g.p.lease.checkLocked()
-	if mutant.On(mutant.LeaderAgain) && g.err == ErrSilent && g.p.lease.freshLocked() {
-		return nil
-	}
 	return g.err
 }
 
@@ -264,9 +260,6 @@ func guard(ctx context.Context, grants []*Grant, ops []any) ([]zk.MultiResponse,
 			return nil, fmt.Errorf("recipes: guard %s: %w", g.path, err)
 		}
 		node := g.node
-		if mutant.On(mutant.GuardUnchecked) {
-			node = g.p.dir
-		}
 		all = append(all, &zk.CheckVersionRequest{Path: node, Version: -1})
 	}
 	s := grants[0].p.s

@@ -13,8 +13,6 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
-
-	"lockkeeper/internal/mutant"
 )
 
 // Group is a set of members that come and go, each with some data. A member is an
@@ -130,9 +128,7 @@ func (g *Group) Members(ctx context.Context) ([]Member, error) {
 		if err != nil {
 			return nil, err
 		}
-		if !mutant.On(mutant.MembersUnsynced) {
-			err = g.s.catchUp(ctx, l)
-		}
+		err = g.s.catchUp(ctx, l)
 		if err != nil {
 			return nil, err
 		}
@@ -242,7 +238,7 @@ func (g *Group) look(ctx context.Context, l *lease, known map[string]view) ([]Me
 	var wg sync.WaitGroup
 	room := make(chan struct{}, membersAtOnce)
 	for _, id := range list.names {
-		if v, ok := known[id]; ok && (v.watch.stands(news) || mutant.On(mutant.MemberStays)) {
+		if v, ok := known[id]; ok && v.watch.stands(news) {
 			mu.Lock()
 			views[id] = v
 			mu.Unlock()

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-
-	"lockkeeper/internal/mutant"
 )
 
 // Hold runs f while it holds the lock, and sees to it that it is held again when
@@ -39,7 +37,7 @@ func Hold(ctx context.Context, l Locker, f func(ctx context.Context, g *Grant) e
 		}
 		lost, err := holdOnce(ctx, g, f)
 		switch {
-		case err == nil && (lost == nil || mutant.On(mutant.HoldUntold)):
+		case err == nil && lost == nil:
 			return nil
 		case err == nil:
 			return fmt.Errorf("recipes: hold %s: finished, but the lock had been lost: %w", l.Path(), lost)

@@ -12,8 +12,6 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
-
-	"lockkeeper/internal/mutant"
 )
 
 // MultiMutex is several locks that are held together, or not at all. They are
@@ -114,7 +112,7 @@ func (m *MultiGrant) add(i int, g *Grant) {
 	g.whenLost(func(err error) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		if m.standing--; m.begun && m.standing < m.need && !mutant.On(mutant.LostPartHeld) {
+		if m.standing--; m.begun && m.standing < m.need {
 			m.endLocked(err)
 		}
 	})
@@ -375,9 +373,6 @@ func (m *MajorityMutex) try(ctx context.Context, wait bool) (*MultiGrant, error)
 		return nil, errors.New("no sessions given")
 	}
 	need := n/2 + 1
-	if mutant.On(mutant.MinorityHeld) {
-		need--
-	}
 	mg := newMultiGrant(n, need)
 	// The end of ctx is our caller's business only until we return: who joins later
 	// does not depend on it.

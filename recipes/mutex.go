@@ -8,7 +8,6 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"lockkeeper/internal/mutant"
 	"lockkeeper/locknode"
 )
 
@@ -332,7 +331,7 @@ func (p *place) findSingle() ([]string, error) {
 	// over into it. If it is not the one in force, the node is gone by now.
 	i := locknode.ParseInfo(data)
 	ours := i != nil && i.ID == p.prefix && stat.EphemeralOwner == p.s.conn.SessionID()
-	if !ours && !mutant.On(mutant.NodeOfAnother) {
+	if !ours {
 		return nil, nil
 	}
 	return []string{p.dir}, nil
@@ -433,9 +432,6 @@ func (h *Handle) Unlock(ctx context.Context) error {
 		return fmt.Errorf("recipes: unlock %s: %w", h.path, ErrNotHeld)
 	}
 	if h.holds--; h.holds > 0 {
-		if mutant.On(mutant.UnlockedEarly) {
-			h.grant.giveUp()
-		}
 		return nil
 	}
 	g := h.grant

@@ -11,7 +11,6 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"lockkeeper/internal/mutant"
 	"lockkeeper/locknode"
 )
 
@@ -222,10 +221,8 @@ func (p *place) find() ([]string, error) {
 	if p.named != nil {
 		return p.seekOwn()
 	}
-	if !mutant.On(mutant.LostCreateForgotten) {
-		if err := p.s.writeNothing(); err != nil {
-			return nil, err
-		}
+	if err := p.s.writeNothing(); err != nil {
+		return nil, err
 	}
 	if p.single {
 		return p.findSingle()
@@ -374,9 +371,6 @@ func (p *place) await(ctx context.Context, wait bool) error {
 		p.setDoing("waiting behind %s", front)
 		select {
 		case <-v.watch.fired:
-			if mutant.On(mutant.TurnWithoutLook) {
-				return nil
-			}
 		case <-p.s.recheck(v.watch, changed):
 			still = front
 		case ev := <-p.own:
@@ -437,10 +431,10 @@ func (p *place) look() look {
 		return look{err: p.gone(err)}
 	}
 	front, found := predecessor(names, p.name(), func(name string) bool {
-		reads := p.kind == KindRead || mutant.On(mutant.WriterPassesReaders)
+		reads := p.kind == KindRead
 		return p.passed[name] || reads && locknode.KindOf(name) == KindRead
 	})
-	if !found && !mutant.On(mutant.GoneUnnoticed) {
+	if !found {
 		return look{err: p.gone(zk.ErrNoNode)}
 	}
 	p.s.warnOfStrangers(p.dir, names)

@@ -12,8 +12,6 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
-
-	"lockkeeper/internal/mutant"
 )
 
 // Queue hands out each of its items to one consumer at a time, until a consumer
@@ -479,9 +477,6 @@ func (it *Item) missing(doubt bool, entry string) error {
 }
 
 func (it *Item) unknown(doubt bool, err error) error {
-	if doubt && mutant.On(mutant.DoneInDoubt) {
-		return nil
-	}
 	if doubt {
 		return fmt.Errorf("%w: %w", ErrUnknown, err)
 	}

@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
-
-	"lockkeeper/internal/mutant"
 )
 
 // call runs f in a goroutine of the Session and returns what it returns, or the
@@ -256,10 +254,6 @@ func (c *commit) do(ctx context.Context, ops []any) (committed, error) {
 			return committed{}, err
 		}
 		zxid, serr := c.settle(ctx, l, attempt)
-		if mutant.On(mutant.CommitTwice) {
-			zxid = 0
-			c.clean()
-		}
 		switch {
 		case serr != nil:
 			c.clean()

@@ -7,7 +7,6 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"lockkeeper/internal/mutant"
 	"lockkeeper/locknode"
 )
 
@@ -137,9 +136,7 @@ func (g *Grant) doDowngrade(ctx context.Context) error {
 	data := encodeInfo(info)
 	// Order: first the grant, then the cluster, which lets readers in before we hear
 	// of it.
-	if !mutant.On(mutant.StillWrites) {
-		g.setKind(KindRead)
-	}
+	g.setKind(KindRead)
 	for attempt := 1; ; attempt++ {
 		err := p.rewrite(data)
 		switch fateOf(err) {

@@ -11,8 +11,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/anishathalye/porcupine"
 )
 
 // stay is a member's stay in a double barrier.
@@ -136,22 +134,18 @@ func playBarrier(p *play) func() {
 // counterOp is what was asked of a counter: to add, or, with 0, its value.
 type counterOp struct{ add int64 }
 
-var counterModel = porcupine.Model{
-	Init: func() any { return int64(0) },
-	Step: func(state, input, output any) (bool, any) {
-		next := state.(int64) + input.(counterOp).add
-		return output == nil || output.(int64) == next, next
-	},
-	Equal: func(a, b any) bool { return a.(int64) == b.(int64) },
-}
+var counterModel = sequential{int64(0), func(state, input, output any) (bool, any) {
+	next := state.(int64) + input.(counterOp).add
+	return output == nil || output.(int64) == next, next
+}}
 
 // playCounter adds and reads; the outcome is linearizable. An addition with an unknown outcome may
 // take effect at any time, or never, which is the same as at the end.
 func playCounter(p *play) func() {
 	var mu sync.Mutex
-	var ops []porcupine.Operation
+	var ops []timedCall
 	began := time.Now()
-	for id, s := range p.sessions {
+	for _, s := range p.sessions {
 		p.worker(func(rnd *rand.Rand) {
 			c := NewCounter(s, testPath, CounterOptions{})
 			for range 5 {
@@ -164,10 +158,10 @@ func playCounter(p *play) func() {
 				} else {
 					v, err = c.Add(context.Background(), op.add)
 				}
-				o := porcupine.Operation{ClientId: id, Input: op, Call: int64(call), Output: v, Return: int64(time.Since(began))}
+				o := timedCall{call: int64(call), end: int64(time.Since(began)), input: op, output: v}
 				switch {
 				case errors.Is(err, ErrUnknown):
-					o.Output, o.Return = nil, math.MaxInt64
+					o.output, o.end = nil, math.MaxInt64
 				case err != nil && !errOneOf(err, mayEnd):
 					p.fault("counter: %v", err)
 				}
@@ -181,10 +175,7 @@ func playCounter(p *play) func() {
 		})
 	}
 	return func() {
-		for i := range ops {
-			ops[i].ClientId = i // one of those may have no end, so they do not follow each other
-		}
-		if !porcupine.CheckOperations(counterModel, ops) {
+		if !counterModel.linearizable(ops) {
 			p.fault("not linearizable: %v", ops)
 		}
 	}

@@ -8,8 +8,6 @@ import (
 	"math/rand/v2"
 	"sync"
 	"time"
-
-	"github.com/anishathalye/porcupine"
 )
 
 // What happens to one item of a queue, in the order of queueModel's cases.
@@ -39,30 +37,26 @@ const (
 // queueModel is what a Queue promises of one item: it is put exactly once; one take at a time has
 // it; nobody takes it once it is done; it is there until it is done. An operation with maybe that
 // has no effect changes nothing, so it may stand at the end.
-var queueModel = porcupine.Model{
-	Init: func() any { return stateAbsent },
-	Step: func(state, input, _ any) (bool, any) {
-		at, op := state.(int), input.(itemOp)
-		from, to := 0, 0
-		switch op.what {
-		case itemPut:
-			from, to = stateAbsent, stateFree
-		case itemTaken:
-			from, to = stateFree, op.by
-		case itemDone:
-			from, to = op.by, stateOver
-		case itemFreed:
-			from, to = op.by, stateFree
-		case itemDrained:
-			return at == stateAbsent || at == stateOver, at
-		}
-		if at != from {
-			return op.maybe, at
-		}
-		return true, to
-	},
-	Equal: func(a, b any) bool { return a == b },
-}
+var queueModel = sequential{stateAbsent, func(state, input, _ any) (bool, any) {
+	at, op := state.(int), input.(itemOp)
+	from, to := 0, 0
+	switch op.what {
+	case itemPut:
+		from, to = stateAbsent, stateFree
+	case itemTaken:
+		from, to = stateFree, op.by
+	case itemDone:
+		from, to = op.by, stateOver
+	case itemFreed:
+		from, to = op.by, stateFree
+	case itemDrained:
+		return at == stateAbsent || at == stateOver, at
+	}
+	if at != from {
+		return op.maybe, at
+	}
+	return true, to
+}}
 
 // queueRecord is what was done to the items of a queue, by their content, which no two share.
 type queueRecord struct {
@@ -72,17 +66,16 @@ type queueRecord struct {
 	mu    sync.Mutex
 	takes int
 	ids   map[string]string
-	ops   map[string][]porcupine.Operation
+	ops   map[string][]timedCall
 }
 
 // add notes an operation that began at a time and has ended now; see itemOp.
 func (r *queueRecord) add(data string, op itemOp, began time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	o := porcupine.Operation{ClientId: len(r.ops[data]), Input: op, Call: int64(began.Sub(r.began)),
-		Return: int64(time.Since(r.began))}
+	o := timedCall{call: int64(began.Sub(r.began)), end: int64(time.Since(r.began)), input: op}
 	if op.maybe {
-		o.Return = math.MaxInt64
+		o.end = math.MaxInt64
 	}
 	r.ops[data] = append(r.ops[data], o)
 }
@@ -156,9 +149,9 @@ func (r *queueRecord) end(it *takenItem, done bool) {
 	r.add(data, itemOp{itemFreed, it.by, true}, it.stood)
 }
 
-// playQueue puts and takes, and porcupine judges the history of each item. No item is there twice.
+// playQueue puts and takes, and queueModel judges the history of each item. No item is there twice.
 func playQueue(p *play) func() {
-	r := &queueRecord{p: p, began: time.Now(), ids: make(map[string]string), ops: make(map[string][]porcupine.Operation)}
+	r := &queueRecord{p: p, began: time.Now(), ids: make(map[string]string), ops: make(map[string][]timedCall)}
 	for i, s := range p.sessions {
 		p.worker(func(rnd *rand.Rand) {
 			for n := range 4 {
@@ -182,7 +175,7 @@ func playQueue(p *play) func() {
 	return func() { r.judge() }
 }
 
-// judge takes what is left, and has porcupine judge each item.
+// judge takes what is left, and judges the history of each item.
 func (r *queueRecord) judge() {
 	for {
 		began := time.Now()
@@ -202,7 +195,7 @@ func (r *queueRecord) judge() {
 		r.end(it, true)
 	}
 	for data, ops := range r.ops {
-		if !porcupine.CheckOperations(queueModel, ops) {
+		if !queueModel.linearizable(ops) {
 			r.p.fault("%s: not linearizable: %+v", data, ops)
 		}
 	}

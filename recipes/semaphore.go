@@ -8,7 +8,6 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"lockkeeper/internal/mutant"
 	"lockkeeper/locknode"
 )
 
@@ -193,9 +192,7 @@ func (m *Semaphore) count(p *place) (l leaseLook, err error) {
 				return l, fmt.Errorf("number of leases in %s has %d bytes, not 4", m.opts.CountPath, len(v.data))
 			}
 			n := int(int32(binary.BigEndian.Uint32(v.data)))
-			if !mutant.On(mutant.CountStays) || n > limit {
-				limit = n
-			}
+			limit = n
 		}
 		l.count = v.watch.fired
 	}
@@ -211,9 +208,6 @@ func (m *Semaphore) count(p *place) (l leaseLook, err error) {
 		return l, err
 	}
 	l.leases, l.beside = v.watch.fired, beside
-	if mutant.On(mutant.LeaseTooMany) {
-		limit++
-	}
-	l.free = len(v.names) <= limit && (!locked || mutant.On(mutant.LockBesideIgnored))
+	l.free = len(v.names) <= limit && !locked
 	return l, nil
 }

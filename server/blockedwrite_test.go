@@ -48,7 +48,7 @@ func (l *heldLog) release(t *testing.T) {
 	}
 }
 
-// Members that use one processor (cmd/lockkeeper, fitProcessors) go on while threads of them wait
+// Members with GOMAXPROCS=1 go on while threads of them wait
 // for the disk: they answer reads and pings, the leader stays the leader, since no voter has a disk
 // that is well, and the sessions at the followers, whose leases it confirms, are kept.
 func TestOneProcessorGoesOnWhileAWriteIsBlocked(t *testing.T) {

@@ -10,26 +10,28 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"lockkeeper/internal/connlimit"
 	"lockkeeper/internal/loglimit"
 	"lockkeeper/server/ops"
+	"lockkeeper/server/ops/words"
+	"lockkeeper/server/zoocfg"
+	"lockkeeper/session"
 )
 
 // clientPort accepts client connections, enforces the limits on their number, and owns them until
 // they are closed.
 type clientPort struct {
-	refusals   *loglimit.Limiter
-	maxPerAddr int // no limit when <= 0
-	maxTotal   int // no limit when <= 0
-	maxFiles   int // for file descriptors; no limit when <= 0
-	maxSilent  int
-	serve      func(context.Context, *conn) (again bool)
-
-	accepted atomic.Int64 // connections, refused ones not counted
-	counters counters
-	rejected atomic.Int64 // connections closed at once because there were too many
-	// displaced are connections without a complete request that were closed for a newer one.
-	displaced atomic.Int64
+	cfg      *Config
+	sessions *session.Manager
+	words    *words.Words
+	tls      *serverTLS // nil without TLS
+	connects *rate.Limiter
+	refusals *loglimit.Limiter
+	// maxFiles is how many connections the file descriptors permit; no limit when <= 0.
+	maxFiles, maxSilent int
+	counters            counters
 
 	wg sync.WaitGroup
 
@@ -42,22 +44,23 @@ type clientPort struct {
 	conns    *connlimit.Table[*conn] // spare before their first request is complete
 }
 
-func newClientPort(l net.Listener, cfg *Config, serve func(context.Context, *conn) (again bool)) *clientPort {
+// newClientPort returns a port that accepts from its listeners between start and stopAccepting.
+func newClientPort(ports listeners, cfg *Config, tls *serverTLS, sessions *session.Manager, w *words.Words) *clientPort {
 	files := planDescriptors(cfg).forClients()
 	silent := cfg.MaxSilentCnxns
 	if files > 0 {
 		silent = min(silent, files/2)
 	}
-	return &clientPort{
-		listener:   l,
-		refusals:   loglimit.New(cfg.Logger),
-		maxPerAddr: cfg.MaxClientCnxns,
-		maxTotal:   cfg.MaxCnxns,
-		maxFiles:   files,
-		maxSilent:  silent,
-		serve:      serve,
-		conns:      connlimit.New[*conn](lowest(cfg.MaxCnxns, files), cfg.MaxClientCnxns),
+	p := &clientPort{
+		cfg: cfg, sessions: sessions, words: w, tls: tls, refusals: loglimit.New(cfg.Logger),
+		connects: connlimit.NewRate(cfg.ConnectTokens, cfg.ConnectFillCount, cfg.ConnectFillTime),
+		maxFiles: files, maxSilent: silent, listener: tls.clientListener(ports.clients, cfg.ClientTLS),
+		conns: connlimit.New[*conn](lowest(cfg.MaxCnxns, files), cfg.MaxClientCnxns),
 	}
+	if ports.secure != nil {
+		p.secure = tls.clientListener(ports.secure, zoocfg.TLSOnly)
+	}
+	return p
 }
 
 // start begins to accept. The end of ctx ends handshakes that wait for a commit.
@@ -138,27 +141,27 @@ func (p *clientPort) admit(ctx context.Context, nc net.Conn) {
 	p.mu.Lock()
 	if oldest, ok := p.conns.Oldest(); ok && (p.conns.LenSpare() >= p.maxSilent || p.conns.Full()) {
 		p.conns.Remove(oldest)
-		p.displaced.Add(1)
+		p.counters.displaced.Add(1)
 		_ = oldest.Close()
 	}
 	switch {
 	case p.closed:
 	case p.conns.HostFull(ip):
-		p.rejected.Add(1)
+		p.counters.rejected.Add(1)
 		p.refusals.Warn("maxClientCnxns "+ip.String(),
 			"client refused: too many connections from its address (maxClientCnxns)",
-			"client", c.remote, "limit", p.maxPerAddr)
-	case p.conns.Full() && p.maxTotal == lowest(p.maxTotal, p.maxFiles):
-		p.rejected.Add(1)
+			"client", c.remote, "limit", p.cfg.MaxClientCnxns)
+	case p.conns.Full() && p.cfg.MaxCnxns == lowest(p.cfg.MaxCnxns, p.maxFiles):
+		p.counters.rejected.Add(1)
 		p.refusals.Warn("maxCnxns", "client refused: too many connections (maxCnxns)",
-			"client", c.remote, "limit", p.maxTotal)
+			"client", c.remote, "limit", p.cfg.MaxCnxns)
 	case p.conns.Full():
-		p.rejected.Add(1)
+		p.counters.rejected.Add(1)
 		p.refusals.Warn("files",
 			"client refused: the file descriptors that are left are for the peers and the log (ulimit -n)",
 			"client", c.remote, "limit", p.maxFiles)
 	default:
-		c.number = p.accepted.Add(1)
+		c.number = p.counters.accepted.Add(1)
 		p.conns.Add(c, ip)
 		p.wg.Go(func() { p.live(ctx, c) })
 		p.mu.Unlock()
@@ -168,16 +171,12 @@ func (p *clientPort) admit(ctx context.Context, nc net.Conn) {
 	_ = nc.Close()
 }
 
-// lowest is the lowest of limits, of which 0 or less is none.
-func lowest(a, b int) int {
-	if a <= 0 || b > 0 && b < a {
-		return b
-	}
-	return a
-}
-
 // counters are what a client port counts.
 type counters struct {
+	// These three reset leaves: connections, connections and handshakes beyond a limit, connections
+	// without a complete request that were closed for a newer one.
+	accepted, rejected, displaced atomic.Int64
+
 	wordsReceived      atomic.Int64 // four-letter words: they count as packets
 	wordsSent          atomic.Int64
 	connectRequests    atomic.Int64
@@ -197,9 +196,17 @@ func (c *counters) reset() {
 	}
 }
 
+// lowest is the lowest of limits, of which 0 or less is none.
+func lowest(a, b int) int {
+	if a <= 0 || b > 0 && b < a {
+		return b
+	}
+	return a
+}
+
 // live serves a connection to its end. When serve returns true, it continues in a new goroutine.
 func (p *clientPort) live(ctx context.Context, c *conn) {
-	if p.serve(ctx, c) {
+	if p.serveConn(ctx, c) {
 		p.wg.Go(func() { p.live(ctx, c) })
 		return
 	}
@@ -213,14 +220,31 @@ func (p *clientPort) forget(c *conn) {
 	p.conns.Remove(c)
 }
 
+// ports are the ports for clients, the second one with TLS only; -1 if there is none.
+func (p *clientPort) ports() (port, securePort int) {
+	port, securePort = 0, -1
+	if at, ok := p.addr().(*net.TCPAddr); ok {
+		port = at.Port
+	}
+	if p.secure != nil {
+		if at, ok := p.secure.Addr().(*net.TCPAddr); ok {
+			securePort = at.Port
+		}
+	}
+	if p.cfg.ClientTLS == zoocfg.TLSOnly {
+		return -1, port
+	}
+	return port, securePort
+}
+
 // counts returns the counters of the port.
 func (p *clientPort) counts() ops.PortCounts {
 	c := &p.counters
 	return ops.PortCounts{WordsReceived: c.wordsReceived.Load(), WordsSent: c.wordsSent.Load(),
 		ConnectRequests: c.connectRequests.Load(), RefusedHandshakes: c.refusedHandshakes.Load(),
 		BadHandshakes: c.badHandshakes.Load(), Expired: c.sessionlessExpired.Load(), Drops: c.drops.Load(),
-		BadLengths: c.badLengths.Load(), BytesReceived: c.bytesReceived.Load(), Rejected: p.rejected.Load(),
-		Displaced: p.displaced.Load(), Silent: p.silentCount()}
+		BadLengths: c.badLengths.Load(), BytesReceived: c.bytesReceived.Load(), Rejected: c.rejected.Load(),
+		Displaced: c.displaced.Load(), Silent: p.silentCount()}
 }
 
 // connections lists the connections in the order of their acceptance.

@@ -2,7 +2,6 @@ package server
 
 import (
 	"bytes"
-	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -159,7 +158,7 @@ func TestMaxClientCnxns(t *testing.T) {
 	await(t, "two connections", func() bool { return s.port.count() == 2 })
 	third := dialReal(t, s)
 	third.expectClosed()
-	if got := s.port.rejected.Load(); got != 1 {
+	if got := s.port.counters.rejected.Load(); got != 1 {
 		t.Errorf("%d rejected connections were counted", got)
 	}
 	first.call(wire.OpPing, wire.Empty{})
@@ -181,16 +180,14 @@ func TestMaxClientCnxnsIsPerAddress(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := newClientPort(l, &cfg, func(ctx context.Context, c *conn) bool {
-			c.port.heard(c)
-			<-ctx.Done()
-			return false
-		})
-		ctx, cancel := context.WithCancel(t.Context())
-		p.start(ctx)
+		p := newClientPort(listeners{clients: l}, &cfg, nil, nil, nil)
+		p.start(t.Context())
 		for _, host := range []string{"a", "a", "a", "b", "b", "b", "c", "c"} {
 			c := dialSim(t, n.Host(host))
 			synctest.Wait()
+			for _, c := range p.list() {
+				p.heard(c) // or a newer one would take its place
+			}
 			_ = c.SetReadDeadline(time.Now().Add(time.Second))
 			if _, err := c.Read(make([]byte, 1)); errors.Is(err, os.ErrDeadlineExceeded) {
 				served++
@@ -199,11 +196,11 @@ func TestMaxClientCnxnsIsPerAddress(t *testing.T) {
 			}
 		}
 		// Two of a, two of b, and one of c, because of maxCnxns.
-		if served != 5 || refused != 3 || p.rejected.Load() != 3 {
-			t.Errorf("%d served, %d refused, %d counted", served, refused, p.rejected.Load())
+		if served != 5 || refused != 3 || p.counters.rejected.Load() != 3 {
+			t.Errorf("%d served, %d refused, %d counted", served, refused, p.counters.rejected.Load())
 		}
 		p.stopAccepting()
-		cancel()
+		p.cut()
 		p.wait()
 		if p.count() != 0 || p.silentCount() != 0 {
 			t.Errorf("counts are left: %d, %d", p.count(), p.silentCount())
@@ -233,7 +230,7 @@ func TestSilentConnectionsMakeRoom(t *testing.T) {
 				late.connect(time.Minute)
 				late.call(wire.OpPing, wire.Empty{})
 				served.call(wire.OpPing, wire.Empty{})
-				if n, open := s.port.displaced.Load(), s.port.silentCount(); n != 8 || open != 2 {
+				if n, open := s.port.counters.displaced.Load(), s.port.silentCount(); n != 8 || open != 2 {
 					t.Errorf("%d were displaced, %d are open", n, open)
 				}
 				silent[0].expectClosed()
@@ -401,16 +398,18 @@ func TestAcceptFailures(t *testing.T) {
 		}
 		broken := &brokenListener{Listener: l, failures: 20}
 		cfg := Config{Logger: testLogger()}.WithDefaults()
-		served := make(chan struct{})
-		p := newClientPort(broken, &cfg, func(context.Context, *conn) bool { close(served); return false })
+		p := newClientPort(listeners{clients: broken}, &cfg, nil, nil, nil)
 		start := time.Now()
 		p.start(t.Context())
 		dialSim(t, n.Host("client"))
-		<-served
+		for p.count() == 0 {
+			time.Sleep(time.Millisecond) // of virtual time
+		}
 		if took := time.Since(start); took < 10*time.Second || took > 20*time.Second {
 			t.Errorf("20 failures took %v", took)
 		}
 		p.stopAccepting()
+		p.cut()
 		p.wait()
 	})
 }

@@ -97,31 +97,30 @@ func remoteAddr(nc net.Conn) netip.AddrPort {
 	return netip.AddrPortFrom(at.Addr().Unmap(), at.Port())
 }
 
-// serveConn serves a connection from its first byte until it can be closed. It returns true when it
-// is to be called again in a new goroutine, because the client may now be silent for long: a
-// request, or the handshake, is answered deeper in the stack than the next request is awaited, and
-// a stack that has grown does not shrink below 4 KB. That is more than everything else that a
-// silent client costs.
-func (s *Server) serveConn(ctx context.Context, c *conn) (again bool) {
+// serveConn serves a connection from its first byte until it can be closed. It returns true when
+// the caller calls it again in a new goroutine, because the client may now be silent for long. The
+// stack of this one has grown with the last answer; docs/decisions/014-idle-connections.md has the
+// memory that a new one saves.
+func (p *clientPort) serveConn(ctx context.Context, c *conn) (again bool) {
 	sess := c.session.Load()
 	if sess == nil {
-		return s.open(ctx, c) != nil
+		return p.open(ctx, c) != nil
 	}
-	err := s.readLoop(c, sess)
+	err := p.readLoop(c, sess)
 	if err == nil {
 		return true
 	}
-	s.ended(c, sess, err)
+	p.ended(c, sess, err)
 	return false
 }
 
-// ended takes leave of a session's connection. It is a function of its own because its frame would
-// lie below that of every client that is awaited; see serveConn.
-func (s *Server) ended(c *conn, sess *session.Session, err error) {
+// ended detaches a connection from its session. It is a function of its own to keep its variables
+// out of the stack frame of serveConn, which every idle connection has.
+func (p *clientPort) ended(c *conn, sess *session.Session, err error) {
 	if !sess.Ended() {
-		s.port.counters.drops.Add(1)
+		p.counters.drops.Add(1)
 	}
-	s.log.Debug("connection ends", "client", c.remote, "session", sess.ID(), "err", err)
+	p.cfg.Logger.Debug("connection ends", "client", c.remote, "session", sess.ID(), "err", err)
 	sess.Detach()
 }
 
@@ -129,27 +128,27 @@ func (s *Server) ended(c *conn, sess *session.Session, err error) {
 var errNoTLS = errors.New("server: a client uses TLS, and the port does not")
 
 // open answers the first bytes of a connection. Without a session, the connection is to be closed.
-func (s *Server) open(ctx context.Context, c *conn) *session.Session {
-	if !s.secureClient(ctx, c) {
+func (p *clientPort) open(ctx context.Context, c *conn) *session.Session {
+	if !p.secureClient(ctx, c) {
 		return nil
 	}
-	_ = c.SetReadDeadline(c.accepted.Add(s.cfg.HandshakeTimeout))
+	_ = c.SetReadDeadline(c.accepted.Add(p.cfg.HandshakeTimeout))
 	first, err := c.r.Peek(4)
 	if err != nil {
-		s.silent(c, err)
+		p.silent(c, err)
 		return nil
 	}
 	if first[0] == secure.HandshakeByte && first[1] == secure.HandshakeMajor {
-		s.port.refusals.Warn("TLS "+c.remote.Addr().String(), "client refused: it uses TLS, and this port does not "+
+		p.refusals.Warn("TLS "+c.remote.Addr().String(), "client refused: it uses TLS, and this port does not "+
 			"(secureClientPort, client.portUnification)", "client", c.remote)
-		s.silent(c, errNoTLS)
+		p.silent(c, errNoTLS)
 		return nil
 	}
 	if word := string(first); zoocfg.IsFourLetterWord(word) {
-		s.answerWord(c, word)
+		p.answerWord(c, word)
 		return nil
 	}
-	sess := s.handshake(ctx, c)
+	sess := p.handshake(ctx, c)
 	if sess != nil && ctx.Err() != nil {
 		sess.Detach() // the member is stopping, and has ended all sessions that it knew of
 		return nil
@@ -160,14 +159,14 @@ func (s *Server) open(ctx context.Context, c *conn) *session.Session {
 // answerWord answers a four-letter word and ends the connection. The answer is sent in one piece,
 // because kazoo reads only once, and what the client still sends is read before the end, because
 // otherwise TCP might drop the answer (docs/protocol/admin.md section 1).
-func (s *Server) answerWord(c *conn, word string) {
+func (p *clientPort) answerWord(c *conn, word string) {
 	c.parting.Store(true)
-	s.port.counters.wordsReceived.Add(1)
-	s.port.counters.bytesReceived.Add(4)
-	s.log.Debug("four-letter word", "client", c.remote, "word", word)
+	p.counters.wordsReceived.Add(1)
+	p.counters.bytesReceived.Add(4)
+	p.cfg.Logger.Debug("four-letter word", "client", c.remote, "word", word)
 	_, _ = c.r.Discard(len(word)) // it has been peeked at
-	s.words.Answer(word, words.Asking{Remote: c.remote, Input: c.r}, func(answer string) {
-		s.port.counters.wordsSent.Add(1)
+	p.words.Answer(word, words.Asking{Remote: c.remote, Input: c.r}, func(answer string) {
+		p.counters.wordsSent.Add(1)
 		if _, err := c.WriteUntil([]byte(answer), time.Now().Add(farewellTimeout)); err == nil {
 			c.part()
 		}
@@ -175,46 +174,46 @@ func (s *Server) answerWord(c *conn, word string) {
 }
 
 // silent counts a connection that ended before its first request was complete.
-func (s *Server) silent(c *conn, err error) {
+func (p *clientPort) silent(c *conn, err error) {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		s.port.counters.sessionlessExpired.Add(1)
+		p.counters.sessionlessExpired.Add(1)
 	} else if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) {
-		s.port.counters.drops.Add(1)
+		p.counters.drops.Add(1)
 	}
-	s.log.Debug("connection closed before its handshake", "client", c.remote, "err", err)
+	p.cfg.Logger.Debug("connection closed before its handshake", "client", c.remote, "err", err)
 }
 
 // handshake reads the connect request and answers it. Without a session, the connection is to be
 // closed.
-func (s *Server) handshake(ctx context.Context, c *conn) *session.Session {
-	frame, err := s.readFrame(c, min(s.cfg.MaxBuffer, handshakeBytes), nil)
+func (p *clientPort) handshake(ctx context.Context, c *conn) *session.Session {
+	frame, err := p.readFrame(c, min(p.cfg.MaxBuffer, handshakeBytes), nil)
 	if err != nil {
-		s.silent(c, err)
+		p.silent(c, err)
 		return nil
 	}
 	var req wire.ConnectRequest
 	if err := wire.Decode(frame, &req); err != nil {
-		s.port.counters.badHandshakes.Add(1)
-		s.log.Debug("connection closed: its first frame is no connect request", "client", c.remote, "err", err)
+		p.counters.badHandshakes.Add(1)
+		p.cfg.Logger.Debug("connection closed: its first frame is no connect request", "client", c.remote, "err", err)
 		return nil
 	}
-	if !s.connects.Allow() {
-		s.port.rejected.Add(1)
-		s.log.Debug("client refused: too many handshakes (connection_throttle_tokens)", "client", c.remote)
+	if !p.connects.Allow() {
+		p.counters.rejected.Add(1)
+		p.cfg.Logger.Debug("client refused: too many handshakes (connection_throttle_tokens)", "client", c.remote)
 		return nil
 	}
 	_ = c.SetReadDeadline(time.Time{})
-	s.port.heard(c)
-	s.port.counters.connectRequests.Add(1)
-	sess, resp, err := s.sessions.Connect(ctx, &req, c.remote.Addr())
+	p.heard(c)
+	p.counters.connectRequests.Add(1)
+	sess, resp, err := p.sessions.Connect(ctx, &req, c.remote.Addr())
 	if err != nil {
-		s.port.counters.refusedHandshakes.Add(1)
-		s.log.Debug("connection closed without an answer: the client should try another member",
+		p.counters.refusedHandshakes.Add(1)
+		p.cfg.Logger.Debug("connection closed without an answer: the client should try another member",
 			"client", c.remote, "err", err)
 		return nil
 	}
 	answer := wire.AppendFrame(nil, resp)
-	for _, id := range s.certIdentities(c.Conn) {
+	for _, id := range p.tls.certIdentities(c.Conn) {
 		if sess != nil && !sess.Identify(id) {
 			sess.Detach()
 			return nil
@@ -234,13 +233,13 @@ func (s *Server) handshake(ctx context.Context, c *conn) *session.Session {
 }
 
 // readFrame reads a frame of at most so many bytes; room is as of wire.ReadFrameInto.
-func (s *Server) readFrame(c *conn, max int, room func(bytes int) error) ([]byte, error) {
+func (p *clientPort) readFrame(c *conn, max int, room func(bytes int) error) ([]byte, error) {
 	frame, err := wire.ReadFrameInto(c.r, nil, max, room)
 	if err == nil {
-		s.port.counters.bytesReceived.Add(int64(len(frame)) + 4)
+		p.counters.bytesReceived.Add(int64(len(frame)) + 4)
 	}
 	if errors.Is(err, wire.ErrFrameLength) {
-		s.port.counters.badLengths.Add(1)
+		p.counters.badLengths.Add(1)
 	}
 	if n := c.r.Buffered(); n > 0 && c.r.Size() == idleBufferBytes && n+len(frame) > idleBufferBytes/2 {
 		c.widen()
@@ -272,7 +271,7 @@ func (c *conn) frameBuffered() bool {
 //
 // It returns nil when it has answered a client that was silent for restAfter, and is likely to be
 // silent again.
-func (s *Server) readLoop(c *conn, sess *session.Session) error {
+func (p *clientPort) readLoop(c *conn, sess *session.Session) error {
 	defer sess.Arrived()
 	for rested := false; ; {
 		if !c.frameBuffered() {
@@ -285,9 +284,9 @@ func (s *Server) readLoop(c *conn, sess *session.Session) error {
 			}
 			rested = time.Since(began) > restAfter
 		}
-		frame, err := s.readFrame(c, s.cfg.MaxBuffer, sess.Expect)
+		frame, err := p.readFrame(c, p.cfg.MaxBuffer, sess.Expect)
 		if tooLarge, ok := errors.AsType[*wire.FrameLengthError](err); ok {
-			return s.refuseLarge(c, sess, tooLarge)
+			return p.refuseLarge(c, sess, tooLarge)
 		}
 		if err != nil {
 			return err
@@ -313,7 +312,7 @@ const (
 
 // refuseLarge answers a request that is larger than jute.maxbuffer, and reads the rest of it, so
 // that a client that is sending still gets to the answer, which is the last one.
-func (s *Server) refuseLarge(c *conn, sess *session.Session, e *wire.FrameLengthError) error {
+func (p *clientPort) refuseLarge(c *conn, sess *session.Session, e *wire.FrameLengthError) error {
 	const head = 8 // xid and operation
 	if e.Length < head || e.Length > maxRefusedBytes {
 		return e
@@ -325,7 +324,7 @@ func (s *Server) refuseLarge(c *conn, sess *session.Session, e *wire.FrameLength
 	}
 	// No earlier than the deadline that the last answer sets, which may have been set already.
 	_ = c.SetReadDeadline(time.Now().Add(restTimeout))
-	s.port.refusals.Warn("large "+c.remote.Addr().String(), "request refused: it is larger than jute.maxbuffer",
+	p.refusals.Warn("large "+c.remote.Addr().String(), "request refused: it is larger than jute.maxbuffer",
 		"client", c.remote, "session", sess.ID(), "bytes", e.Length, "limit", e.Max)
 	if err := sess.RefuseLarge(frame); err != nil {
 		return err

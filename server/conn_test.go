@@ -28,7 +28,7 @@ func TestFramesAreReadWhileTheBufferGrows(t *testing.T) {
 		}
 		_, _ = client.Write(many)
 	}()
-	s := &Server{cfg: Config{MaxBuffer: 1 << 10}, port: new(clientPort)}
+	s := &clientPort{cfg: &Config{MaxBuffer: 1 << 10}}
 	c := newConn(server)
 	for i := range all {
 		got, err := s.readFrame(c, s.cfg.MaxBuffer, nil)

@@ -106,7 +106,7 @@ func TestDoorAsksReaders(t *testing.T) {
 // others are refused meanwhile, and the memory is free when their clients have left.
 func TestAnswersCountAsMemory(t *testing.T) {
 	s := startReal(t, superSettings)
-	m := s.door
+	m := s.surfaces.shared.Door
 	most := s.cfg.Limits.Memory / 4
 	if m.Hold(most + 1) {
 		t.Error("an answer may take everything")

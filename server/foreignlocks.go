@@ -82,7 +82,7 @@ func foreignSibling(store *znode.Store, path string) string {
 		if other := locknode.LockFamily(sibling); other == "" || other == family {
 			continue
 		}
-		own, _, _ := store.Get(path, superIdentities)
+		own, _, _ := store.Get(path, []znode.Identity{{Scheme: "super"}})
 		if !locknode.WaitsForAll(name, own) || !locknode.WaitsForAll(sibling, data) {
 			return sibling
 		}

@@ -65,7 +65,7 @@ func TestNothingOfAProtectedSubtree(t *testing.T) {
 		"locks?under=/vault", "queues", "queues?under=/vault", "queues?under=/vault/payroll", "queues?from=/open",
 		"locks?sort=waiting&limit=0", "lock?path=/open", "lock?path=/vault/payroll", "history?path=/open",
 		"history?path=/vault/payroll", "trouble", "trouble?limit=1", "sessions", "sessions?sort=watches", "sessions?sort=ephemerals",
-		"session?id=" + ops.SessionText(alice.id.SessionID), "session?id=" + ops.SessionText(bob.id.SessionID), "node?path=/vault",
+		"session?id=" + ops.Hex(alice.id.SessionID), "session?id=" + ops.Hex(bob.id.SessionID), "node?path=/vault",
 		"children?path=/vault"} {
 		paths = append(paths, "/api/v1/"+what)
 	}

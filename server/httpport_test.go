@@ -53,7 +53,7 @@ func TestSlowRequestsHoldUpNobody(t *testing.T) {
 		}
 	}
 	mntr := dialReal(t, s).word("mntr")
-	c, _ := s.door.Counts()
+	c, _ := s.surfaces.shared.Door.Counts()
 	if c.Displaced == 0 || c.Late == 0 || c.Late > int64(s.cfg.HTTPConnsPerAddr) {
 		t.Errorf("%d connections were displaced, and %d requests too late", c.Displaced, c.Late)
 	}

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"net"
 	"os"
 	"path/filepath"
 	"time"
@@ -23,14 +22,14 @@ type member struct {
 	started time.Time
 	recents metrics.Recents // of the distributions in Figures
 	reports *ops.Reports
-	stops   *ops.StopAnswers // since the replica is open
+	stops   *ops.StopAnswers
 }
 
 var _ ops.Member = (*member)(nil)
 
 func newMember(s *Server) *member {
 	m := &member{s: s, build: BuildInfo(), started: time.Now()}
-	m.reports = ops.NewReports(m)
+	m.reports, m.stops = ops.NewReports(m), ops.NewStopAnswers(m)
 	return m
 }
 
@@ -81,17 +80,20 @@ func (m *member) Standing() ops.Standing {
 func (m *member) Figures() *ops.Figures {
 	s := m.s
 	f := &ops.Figures{
-		ID: s.cfg.ID, Alone: s.cfg.Standalone(), Version: m.build.Version, Build: m.build.zooKeeperLine(),
-		Uptime: time.Since(m.started), Standing: m.Standing(),
-		Replica: s.replica.Status(), Membership: s.present(), Peers: s.replica.PeerStats(), PeerAuth: s.peerAuth.kind(),
-		CommonVersion: s.replica.CommonVersion(),
-		ClientAddr:    s.ClientAddr().String(), Port: s.port.counts(), Connections: s.port.count(),
-		Work: s.sessions.Stats(), LocalSessions: s.sessions.LocalSessions(),
-		IndexRefused: s.console.IndexRefused(), LinesDropped: s.lines.Suppressed(), LockStrangers: s.port.counters.lockStrangers.Load(),
-		DiskFullStops: s.cfg.DiskFullStops, Failures: s.cfg.DiskFullStops, PeerPort: s.peerAuth.metrics,
-		OfWork: s.sessions.Measures(), OfLog: s.replica.Measures(), Pauses: &s.clocks.pauses, Recents: &m.recents,
+		Program: ops.Program{ID: s.cfg.ID, Alone: s.cfg.Standalone(), Version: m.build.Version, Build: m.build.zooKeeperLine(),
+			Uptime: time.Since(m.started)},
+		Standing: m.Standing(),
+		ReplicaFigures: ops.ReplicaFigures{Replica: s.replica.Status(), Membership: m.membership(), OfLog: s.replica.Measures(),
+			Peers: s.replica.PeerStats(), PeerAuth: s.peerAuth.kind(), PeerPort: s.peerAuth.metrics,
+			CommonVersion: s.replica.CommonVersion()},
+		ClientFigures: ops.ClientFigures{ClientAddr: s.ClientAddr().String(), Port: s.port.counts(), Connections: s.port.count(),
+			Work: s.sessions.Stats(), OfWork: s.sessions.Measures(), LocalSessions: s.sessions.LocalSessions()},
+		IndexRefused: s.surfaces.console.IndexRefused(), LinesDropped: s.lines.Suppressed(),
+		LockStrangers: s.port.counters.lockStrangers.Load(),
+		DiskFullStops: s.cfg.DiskFullStops, Failures: s.cfg.DiskFullStops,
+		Pauses: &s.clocks.pauses, Recents: &m.recents,
 	}
-	f.ClientPort, f.SecurePort = s.clientPorts()
+	f.ClientPort, f.SecurePort = s.port.ports()
 	s.replica.View(func(store *znode.Store) { f.State, f.Zxid = store.Counts(), store.Zxid() })
 	if s.Err() != nil {
 		f.Failures++
@@ -99,7 +101,7 @@ func (m *member) Figures() *ops.Figures {
 	if addr := s.HTTPAddr(); addr != nil {
 		f.HTTPAddr = addr.String()
 	}
-	if counts, ok := s.door.Counts(); ok {
+	if counts, ok := s.surfaces.shared.Door.Counts(); ok {
 		f.HTTP = &counts
 	}
 	if s.audit != nil {
@@ -112,19 +114,13 @@ func (m *member) Figures() *ops.Figures {
 	return f
 }
 
-// clientPorts are the ports for clients, the second one with TLS only; -1 if there is none.
-func (s *Server) clientPorts() (port, securePort int) {
-	port, securePort = 0, -1
-	if at, ok := s.ClientAddr().(*net.TCPAddr); ok {
-		port = at.Port
+// membership returns the members as of what this member has applied, which members.list follows a
+// moment later; those of members.list while it has applied none.
+func (m *member) membership() ops.Membership {
+	if list, version := m.s.replica.Members(); len(list) > 0 && !m.s.cfg.Standalone() {
+		return ops.Membership{Members: list, Version: version}
 	}
-	if at, ok := s.SecureClientAddr().(*net.TCPAddr); ok {
-		securePort = at.Port
-	}
-	if s.cfg.ClientTLS == zoocfg.TLSOnly {
-		return -1, port
-	}
-	return port, securePort
+	return m.s.members.list()
 }
 
 // Usage implements ops.Member.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"sync/atomic"
 	"syscall"
 
 	"lockkeeper/quorum"
@@ -14,23 +15,22 @@ import (
 	"lockkeeper/znode"
 )
 
-// membership returns the members that have been agreed upon, or those of the configuration while
-// this member has not learned of any.
-func (s *Server) membership() ops.Membership {
-	if m := s.agreed.Load(); m != nil {
-		return *m
-	}
-	return ops.Membership{Members: s.cfg.Members}
+// members are the members of the cluster, as this member last learned.
+type members struct {
+	cfg    *Config
+	agreed atomic.Pointer[ops.Membership] // nil until this member has learned of one
 }
 
-// present returns the members as of what this member has applied, which membership follows a moment
-// later; those of membership while it has applied none.
-func (s *Server) present() ops.Membership {
-	if members, version := s.replica.Members(); len(members) > 0 && !s.cfg.Standalone() {
-		return ops.Membership{Members: members, Version: version}
+// list returns the members that have been agreed upon, or those of the configuration while this
+// member has not learned of any.
+func (m *members) list() ops.Membership {
+	if agreed := m.agreed.Load(); agreed != nil {
+		return *agreed
 	}
-	return s.membership()
+	return ops.Membership{Members: m.cfg.Members}
 }
+
+func (m *members) voters() int { return znode.Voters(m.list().Members) }
 
 // Replica is this member's replica, for tests and tools that change the members or the leader.
 func (s *Server) Replica() *quorum.Replica { return s.replica }
@@ -38,11 +38,11 @@ func (s *Server) Replica() *quorum.Replica { return s.replica }
 // membersChanged is called, by one goroutine, when this member learns the members of the cluster
 // and whenever they have changed.
 func (s *Server) membersChanged(members []Member, version wire.Zxid) {
-	first := s.agreed.Load() == nil
-	before := s.membership()
+	first := s.members.agreed.Load() == nil
+	before := s.members.list()
 	now := ops.Membership{Members: members, Version: version}
-	s.agreed.Store(&now)
-	s.sessions.SetOutstanding(s.limits().Outstanding)
+	s.members.agreed.Store(&now)
+	s.sessions.SetOutstanding(limitsOf(&s.cfg, s.members.voters()).Outstanding)
 	if first {
 		for _, n := range differences(&s.cfg, now) {
 			n.Log(s.log)
@@ -50,7 +50,7 @@ func (s *Server) membersChanged(members []Member, version wire.Zxid) {
 	} else {
 		s.log.Info("the members have changed", "version", fmt.Sprintf("%x", uint64(version)), "members", members)
 	}
-	if n := s.voters(); n > 1 && n != znode.Voters(before.Members) {
+	if n := s.members.voters(); n > 1 && n != znode.Voters(before.Members) {
 		if text := quorum.NewMaj(n).EvenWarning(); text != "" {
 			s.log.Warn(text)
 		}
@@ -67,7 +67,7 @@ func (s *Server) membersChanged(members []Member, version wire.Zxid) {
 
 // moveClientPort listens for clients at another address instead. Connections stay.
 func (s *Server) moveClientPort(addr string) {
-	l, err := s.listenAt(addr)
+	l, err := s.opener.listenAt(addr)
 	if errors.Is(err, syscall.EADDRINUSE) && samePort(addr, s.port.addr().String()) {
 		return // it listens there already, under another name or a wildcard
 	}
@@ -76,7 +76,7 @@ func (s *Server) moveClientPort(addr string) {
 			"address", addr, "err", err)
 		return
 	}
-	if s.port.replace(s.clientTLS(l, s.cfg.ClientTLS)) {
+	if s.port.replace(s.tls.clientListener(l, s.cfg.ClientTLS)) {
 		s.log.Info("listening for clients at a new address", "address", l.Addr())
 	}
 }
@@ -85,27 +85,6 @@ func samePort(a, b string) bool {
 	_, portA, _ := net.SplitHostPort(a)
 	_, portB, _ := net.SplitHostPort(b)
 	return portA == portB
-}
-
-// listenPeers returns the port that Start has opened, and later others, when the member's address
-// changes.
-func (s *Server) listenPeers(opened net.Listener) func(network, addr string) (net.Listener, error) {
-	return func(_, addr string) (net.Listener, error) {
-		if l := opened; l != nil {
-			opened = nil
-			return l, nil
-		}
-		return s.listenAt(s.peerListenAddr(addr))
-	}
-}
-
-// peerListenAddr is where to listen for peers that connect to addr.
-func (s *Server) peerListenAddr(addr string) string {
-	if !s.cfg.PeerListenAll {
-		return addr
-	}
-	_, port, _ := net.SplitHostPort(addr)
-	return net.JoinHostPort("", port)
 }
 
 // differences are warnings about where the configuration differs from the members that have been
@@ -139,5 +118,3 @@ func differences(c *Config, now ops.Membership) (notices []zoocfg.Notice) {
 	}
 	return notices
 }
-
-func (s *Server) voters() int { return znode.Voters(s.membership().Members) }

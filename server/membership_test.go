@@ -52,7 +52,7 @@ func TestMembersFollowTheFiles(t *testing.T) {
 		t.Cleanup(func() { _ = s.Close() })
 		members[id] = s
 	}
-	number := func(s *Server) int { return len(s.membership().Members) }
+	number := func(s *Server) int { return len(s.members.list().Members) }
 	restart(1)
 	await(t, "a server alone", members[1].Serving)
 	c := dialReal(t, members[1])

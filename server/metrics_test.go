@@ -51,7 +51,7 @@ func everyMetric(t *testing.T) (all metrics.List) {
 	leader := awaitLeader(t, members)
 	queueOf(t, leader.ClientAddr().String(), "/lock", 2) // one holds it, one waits
 	known := map[string]bool{}
-	for _, m := range leader.prometheusMetrics() {
+	for _, m := range leader.surfaces.prometheusMetrics() {
 		if !known[m.Name] {
 			known[m.Name] = true
 			all = append(all, m)
@@ -94,7 +94,7 @@ func TestLockMetrics(t *testing.T) {
 	addr := s.ClientAddr().String()
 	values := func() map[string]float64 {
 		w := httptest.NewRecorder()
-		metrics.NewHandler(s.prometheusMetrics, false).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+		metrics.NewHandler(s.surfaces.prometheusMetrics, false).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 		values := map[string]float64{}
 		for line := range strings.Lines(w.Body.String()) {
 			if name, value, ok := strings.Cut(strings.TrimSpace(line), "} "); ok {

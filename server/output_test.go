@@ -118,9 +118,12 @@ func TestReadsAreAnsweredByTheirReader(t *testing.T) {
 // TestEventForMany: an event reaches each of many connections, and leaves no goroutine behind.
 func TestEventForMany(t *testing.T) {
 	w := new(writes)
-	inBubble(t, simnet.Config{}, watched(w), func(t *testing.T, s *Server, h *simnet.Host) {
+	many := func(c *Config) {
+		watched(w)(c)
+		c.MaxClientCnxns = Unlimited
+	}
+	inBubble(t, simnet.Config{}, many, func(t *testing.T, s *Server, h *simnet.Host) {
 		const clients = 300
-		s.port.maxPerAddr = 0
 		var conns []*rawClient
 		for range clients {
 			c := dialSim(t, h)

@@ -21,34 +21,34 @@ type peerAuth struct {
 
 // openPeerAuth reads the secret and the certificates that the configuration names, and finds out
 // whether the peer port refuses programs that are no members. Errors: zoocfg.Faults.
-func (s *Server) openPeerAuth(peers net.Listener) (a peerAuth, err error) {
-	if s.cfg.Standalone() {
+func openPeerAuth(cfg *Config, peers net.Listener) (a peerAuth, err error) {
+	if cfg.Standalone() {
 		return a, nil
 	}
-	if path := s.cfg.PeerSecretFile; path != "" {
-		if a.secret, err = secure.OpenSecretFile(path, s.log); err != nil {
-			f := s.cfg.Fault("peer.secretFile", "%s: %v", path, err)
+	if path := cfg.PeerSecretFile; path != "" {
+		if a.secret, err = secure.OpenSecretFile(path, cfg.Logger); err != nil {
+			f := cfg.Fault("peer.secretFile", "%s: %v", path, err)
 			f.Err = err
 			return a, f
 		}
-		a.auth.Secrets, a.auth.SecretOptional = a.secret.Current, s.cfg.PeerSecretOptional
+		a.auth.Secrets, a.auth.SecretOptional = a.secret.Current, cfg.PeerSecretOptional
 	}
-	if s.cfg.PeersSpeakTLS() {
-		keeper, err := s.cfg.OpenPeerTLS()
+	if cfg.PeersSpeakTLS() {
+		keeper, err := cfg.OpenPeerTLS()
 		if err != nil {
 			return a, err
 		}
-		a.certs = secure.NewPeerCerts(keeper, s.cfg.PeerTLS.Reload, s.log)
+		a.certs = secure.NewPeerCerts(keeper, cfg.PeerTLS.Reload, cfg.Logger)
 		a.auth.TLS = &peer.TLS{
 			Client: a.certs.Client, Server: a.certs.Server,
-			Certificates: s.cfg.PeerTLS.ClientAuth == secure.ClientAuthNeed,
-			VerifyHost:   !s.cfg.PeerTLS.AnyHost,
-			PlainDial:    !s.cfg.PeerTLSOn, Plain: s.cfg.PeerTLSAlso,
+			Certificates: cfg.PeerTLS.ClientAuth == secure.ClientAuthNeed,
+			VerifyHost:   !cfg.PeerTLS.AnyHost,
+			PlainDial:    !cfg.PeerTLSOn, Plain: cfg.PeerTLSAlso,
 		}
 	}
 	a.exposed = !a.auth.Proves() && !isLoopback(peers.Addr())
 	if a.exposed {
-		s.log.Warn("THE PEER PORT IS OPEN: whoever reaches it from another host can read all data, change it, and stop the cluster; "+
+		cfg.Logger.Warn("THE PEER PORT IS OPEN: whoever reaches it from another host can read all data, change it, and stop the cluster; "+
 			"set sslQuorum=true or peer.secretFile on all members (docs/security.md), or close the port with a firewall", "address", peers.Addr())
 	}
 	return a, nil

@@ -46,14 +46,14 @@ func openToOthers(dir string) (path string, mode fs.FileMode) {
 }
 
 // warnOfOpenFiles logs which of the data directories have something for other users of the machine.
-func (s *Server) warnOfOpenFiles() {
-	dirs := []string{s.cfg.DataDir}
-	if s.cfg.DataLogDir != s.cfg.DataDir {
-		dirs = append(dirs, s.cfg.DataLogDir)
+func warnOfOpenFiles(cfg *Config) {
+	dirs := []string{cfg.DataDir}
+	if cfg.DataLogDir != cfg.DataDir {
+		dirs = append(dirs, cfg.DataLogDir)
 	}
 	for _, dir := range dirs {
 		if path, mode := openToOthers(dir); path != "" {
-			s.log.Warn("everybody on this machine can read or change files of a data directory: they have the data, and passwords of "+
+			cfg.Logger.Warn("everybody on this machine can read or change files of a data directory: they have the data, and passwords of "+
 				"sessions (chmod -R o-rwx)", "dir", dir, "found", path, "mode", mode)
 		}
 	}

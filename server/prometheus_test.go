@@ -374,7 +374,7 @@ func TestMetricsPort(t *testing.T) {
 		t.Cleanup(func() { _ = nc.Close() })
 	}
 	await(t, "a connection that is displaced", func() bool {
-		c, _ := s.door.Counts()
+		c, _ := s.surfaces.shared.Door.Counts()
 		return c.Displaced > 0
 	})
 }

@@ -94,7 +94,7 @@ func sameState(t *testing.T, s *Server, snapshot []byte, zxid wire.Zxid) {
 	walk = func(got *znode.Store, path string) {
 		names, _, _ := want.Children(path, super)
 		for _, name := range names {
-			child := childPath(path, name)
+			child := strings.TrimSuffix(path, "/") + "/" + name
 			if _, stat, _ := want.Get(child, super); stat.EphemeralOwner != 0 {
 				lost[path]++
 				if _, _, code := got.Get(child, super); code != wire.CodeNoNode {

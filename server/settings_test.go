@@ -43,8 +43,7 @@ enforce.auth.schemes=digest, ip
 		t.Errorf("%+v", c)
 	}
 	for members, want := range map[int]int{0: 300, 2: 300, 3: 150, 5: 75} {
-		c.Members = make([]Member, members)
-		if got := (&Server{cfg: c}).limits().Outstanding; got != want {
+		if got := limitsOf(&c, members).Outstanding; got != want {
 			t.Errorf("%d members: each takes %d, want %d", members, got, want)
 		}
 	}
@@ -74,7 +73,7 @@ func TestConnectionThrottle(t *testing.T) {
 		round(2)
 		time.Sleep(time.Minute)
 		round(3)
-		if got := s.port.rejected.Load(); got != 10 {
+		if got := s.port.counters.rejected.Load(); got != 10 {
 			t.Errorf("%d rejected connections were counted", got)
 		}
 	})

@@ -7,20 +7,14 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"os"
 	"os/user"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
-	"golang.org/x/time/rate"
-
 	"lockkeeper/internal/clock"
-	"lockkeeper/internal/connlimit"
 	"lockkeeper/internal/loglimit"
 	"lockkeeper/quorum"
 	"lockkeeper/quorum/peer"
@@ -28,13 +22,8 @@ import (
 	"lockkeeper/server/datadir"
 	"lockkeeper/server/offline"
 	"lockkeeper/server/ops"
-	"lockkeeper/server/ops/admin"
 	"lockkeeper/server/ops/audit"
-	"lockkeeper/server/ops/console"
-	"lockkeeper/server/ops/console/web"
 	"lockkeeper/server/ops/door"
-	"lockkeeper/server/ops/metrics"
-	"lockkeeper/server/ops/words"
 	"lockkeeper/server/zoocfg"
 	"lockkeeper/session"
 	"lockkeeper/wire"
@@ -49,34 +38,20 @@ type Server struct {
 
 	dirs     *datadir.Dirs // nil with injected stores
 	peerAuth peerAuth
-	tls      *serverTLS                     // nil unless a port for clients or HTTP speaks TLS
-	audit    *audit.Log                     // nil unless it is configured
-	agreed   atomic.Pointer[ops.Membership] // nil until this member has learned of one
+	tls      *serverTLS // nil unless a port for clients or HTTP speaks TLS
+	audit    *audit.Log // nil unless it is configured
 
 	replica  *quorum.Replica
 	sessions *session.Manager
 	port     *clientPort
-	connects *rate.Limiter
-	// listenTCP opens ports: Config.Listen, or TCP.
-	listenTCP func(network, addr string) (net.Listener, error)
-	clocks    clockWatch
-	// fences holds an element for the fence that looks at many contenders.
-	fences chan struct{}
+	members  members
+	opener   *opener
+	clocks   clockWatch
 
-	member *member
-	surfaces
+	member   *member // as package ops shows it
+	surfaces *surfaces
 
 	life
-}
-
-// surfaces are what shows the member to people and programs, below package ops.
-type surfaces struct {
-	door     *door.Door
-	words    *words.Words
-	recorder *console.Recorder
-	console  *console.Console
-	// http and metricsPort are nil unless they are configured.
-	http, metricsPort *door.Port
 }
 
 // life is the end of a member: told to stop, or failed.
@@ -121,22 +96,49 @@ func StartContext(ctx context.Context, cfg Config) (*Server, error) {
 }
 
 // start is StartContext with the files that are there.
-func start(ctx context.Context, cfg Config) (_ *Server, err error) {
+func start(ctx context.Context, cfg Config) (*Server, error) {
+	original, lines, err := prepare(&cfg)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{
+		cfg: cfg, log: cfg.Logger, lines: lines,
+		life: life{failed: make(chan struct{}), stopping: make(chan struct{})},
+	}
+	s.members.cfg, s.opener, s.member = &s.cfg, newOpener(&s.cfg), newMember(s)
+	s.clocks = clockWatch{now: cfg.Now, log: loglimit.New(cfg.Logger)}
+	if s.clocks.now == nil {
+		s.clocks.now = time.Now
+	}
+	// What has been opened is closed again, the last first, when something later fails.
+	var opened []func()
+	if err := s.open(ctx, original, &opened); err != nil {
+		for i := len(opened) - 1; i >= 0; i-- {
+			opened[i]()
+		}
+		return nil, err
+	}
+	return s, nil
+}
+
+// prepare completes a configuration: its clock, its logger, and the file descriptors of its peers.
+// It logs the notices of the configuration. The original logger is the one without limits.
+func prepare(cfg *Config) (original *slog.Logger, lines *loglimit.Handler, err error) {
 	if cfg.Clock == nil {
 		cfg.Clock = clock.System()
 	}
 	if !cfg.Standalone() {
 		cfg.Logger = cfg.Logger.With("member", cfg.ID) // several members on one terminal
 	}
-	unbounded, lines := cfg.Logger, loglimit.NewHandler(cfg.Logger.Handler())
+	original, lines = cfg.Logger, loglimit.NewHandler(cfg.Logger.Handler())
 	cfg.Logger = slog.New(lines)
 	for _, n := range cfg.Notices() {
 		n.Log(cfg.Logger)
 	}
-	files := planDescriptors(&cfg)
-	warning, err := files.check(&cfg)
+	files := planDescriptors(cfg)
+	warning, err := files.check(cfg)
 	if err != nil && cfg.DiskFullStops == 0 {
-		return nil, err
+		return nil, nil, err
 	} else if err != nil {
 		warning = err.Error() // the limit was lowered while this member ran: it does what it can
 	}
@@ -144,67 +146,59 @@ func start(ctx context.Context, cfg Config) (_ *Server, err error) {
 		cfg.Logger.Warn(warning)
 	}
 	cfg.MaxPeerCnxns = files.peers
-	s := &Server{
-		cfg: cfg, log: cfg.Logger, lines: lines, fences: make(chan struct{}, 1),
-		life: life{failed: make(chan struct{}), stopping: make(chan struct{})},
-	}
-	s.member = newMember(s)
-	s.clocks = clockWatch{now: cfg.Now, log: loglimit.New(cfg.Logger)}
-	if s.clocks.now == nil {
-		s.clocks.now = time.Now
-	}
-	// What has been opened is closed again, the last first, when something later fails.
-	var opened []func()
-	defer func() {
-		if err != nil {
-			for i := len(opened) - 1; i >= 0; i-- {
-				opened[i]()
-			}
-		}
-	}()
-	stores, err := s.openStores(ctx, &opened)
+	return original, lines, nil
+}
+
+// open puts the member together, from the disk up to the ports; see the package comment. opened
+// gets the functions that close its parts again if a later step fails.
+func (s *Server) open(ctx context.Context, original *slog.Logger, opened *[]func()) error {
+	// The disk, the certificates and the ports: a fault of the configuration is found here, before
+	// anything has begun.
+	stores, err := s.openStores(ctx, opened)
 	if err != nil {
-		return nil, datadir.Advice(&s.cfg, err)
+		return datadir.Advice(&s.cfg, err)
 	}
-	if err := s.openTLS(); err != nil {
-		return nil, err
+	if s.tls, err = openTLS(&s.cfg); err != nil {
+		return err
 	}
-	opened = append(opened, s.tls.stop)
-	ports, err := s.listen(&opened)
+	*opened = append(*opened, s.tls.stop)
+	ports, err := s.opener.listen(opened)
 	if err := cmp.Or(err, ctx.Err()); err != nil {
-		return nil, err
+		return err
 	}
-	if s.peerAuth, err = s.openPeerAuth(ports.peers); err != nil {
-		return nil, err
+	if s.peerAuth, err = openPeerAuth(&s.cfg, ports.peers); err != nil {
+		return err
 	}
-	s.connects = connlimit.NewRate(s.cfg.ConnectTokens, s.cfg.ConnectFillCount, s.cfg.ConnectFillTime)
-	if err := s.openAudit(unbounded, &opened); err != nil {
-		return nil, err
+	if err := s.openAudit(original, opened); err != nil {
+		return err
 	}
-	s.port = newClientPort(s.clientTLS(ports.clients, s.cfg.ClientTLS), &s.cfg, s.serveConn)
-	if ports.secure != nil {
-		s.port.secure = s.clientTLS(ports.secure, zoocfg.TLSOnly)
-	}
+	// The parts, without a connection yet. The sessions and the surfaces are made before the
+	// replica that they read, because the replica tells them of all that it applies from its first
+	// entry on.
 	s.sessions = session.NewManager(s.sessionConfig())
-	s.recorder = console.NewRecorder(max(0, s.cfg.HistoryBytes))
-	s.recorder.Granted = s.sessions.Granted
+	s.surfaces = newSurfaces(s.member, door.New(door.Config{
+		Settings: &s.cfg, Sessions: s.sessions, Members: func() []Member { return s.members.list().Members },
+		Holder: s.tls.certIdentities, UsesTLS: usesTLS, Audit: s.audit, Now: s.clocks.now, Log: s.log,
+	}))
+	*opened = append(*opened, s.surfaces.console.Close)
+	s.port = newClientPort(ports, &s.cfg, s.tls, s.sessions, s.surfaces.words)
 	s.replica, err = quorum.Open(s.quorumConfig(stores, ports.peers))
 	if err != nil {
-		return nil, datadir.Advice(&s.cfg, err)
+		return datadir.Advice(&s.cfg, err)
 	}
-	s.member.stops = ops.NewStopAnswers(s.replica)
-	shared := s.openSurfaces()
+	// Nothing fails from here on. HTTP comes before the clients, because mntr shows its figures,
+	// and the report to other members after it, because it names the port.
 	s.sessions.Start(s.replica)
 	handshakes, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
 	s.stop = sync.OnceValue(s.stopOnce)
-	s.serveHTTP(shared, ports) // before there are clients: mntr shows its figures
-	s.member.reports.Start()   // the ports that it tells of are there
+	s.surfaces.serve(ports, s.tls, s.stopping)
+	s.member.reports.Start()
 	s.watchers.Go(func() { s.clocks.loop(handshakes) })
 	s.auditMember("serverStart", session.AuditSuccess)
 	s.port.start(handshakes)
 	s.log.Info("member started", "clients", ports.clients.Addr(), "mode", s.startMode(), "version", s.member.build.zooKeeperLine())
-	return s, nil
+	return nil
 }
 
 // MayReplaceDisk reports whether a member that cannot go on with err may be started again: the
@@ -230,7 +224,7 @@ func (s *Server) openStores(ctx context.Context, opened *[]func()) (stores store
 		if stores, err = offline.OpenStores(ctx, &s.cfg); err != nil {
 			return stores, err
 		}
-		s.warnOfOpenFiles()
+		warnOfOpenFiles(&s.cfg)
 	}
 	for _, what := range stores.Repaired {
 		s.log.Warn("data directory repaired", "what", what)
@@ -239,131 +233,6 @@ func (s *Server) openStores(ctx context.Context, opened *[]func()) (stores store
 		*opened = append(*opened, func() { _ = stores.Close() })
 	}
 	return stores, nil
-}
-
-// openSurfaces makes the surfaces that need no port of their own.
-func (s *Server) openSurfaces() *ops.Shared {
-	s.door = door.New(door.Config{
-		Settings: &s.cfg, Sessions: s.sessions, Members: func() []Member { return s.membership().Members },
-		Holder: s.certIdentities, UsesTLS: usesTLS, Audit: s.audit, Now: s.clocks.now, Log: s.log,
-	})
-	shared := ops.NewShared(s.member, s.door)
-	s.words = &words.Words{Shared: shared}
-	s.console = console.New(shared, s.member.build.Version, s.recorder, web.Handler())
-	return shared
-}
-
-// serveHTTP opens the HTTP port and the port for metrics, if they are configured.
-func (s *Server) serveHTTP(shared *ops.Shared, ports listeners) {
-	if ports.http != nil {
-		mux := http.NewServeMux()
-		mux.HandleFunc("GET /fence", s.serveFence)
-		(&ops.Endpoints{Shared: shared, Stopping: s.stopping}).Register(mux)
-		commands := admin.New(shared)
-		commands.Register(mux)
-		s.console.Register(mux)
-		s.http = s.door.Open("HTTP port", s.httpTLS(ports.http, s.cfg.HTTPTLS), mux, s.cfg.HTTPLogin, commands.IsRestore)
-		s.http.Start()
-	}
-	if ports.metrics != nil {
-		mux, mode := http.NewServeMux(), zoocfg.TLSOff
-		if s.cfg.MetricsTLS {
-			mode = zoocfg.TLSOnly
-		}
-		mux.Handle("GET /metrics", metrics.NewHandler(s.prometheusMetrics, !s.cfg.NoProcessMetrics))
-		s.metricsPort = s.door.Open("port for metrics", s.httpTLS(ports.metrics, mode), mux, s.cfg.MetricsLogin, nil)
-		s.metricsPort.Start()
-	}
-}
-
-// prometheusMetrics are the metrics of the port for them.
-func (s *Server) prometheusMetrics() metrics.List {
-	f := s.member.Figures()
-	return append(f.Metrics(s.member.Usage()),
-		f.LabeledMetrics(console.LockMetrics(s.replica.View, time.Now()), !s.cfg.NoProcessMetrics)...)
-}
-
-// listeners are the ports of a member; those that it does not need are nil.
-type listeners struct{ clients, secure, peers, http, metrics net.Listener }
-
-// listen opens the ports, so that a port in use stops the start before anything else has begun. It
-// reports the faults of all of them.
-func (s *Server) listen(opened *[]func()) (ports listeners, err error) {
-	listen := s.cfg.Listen
-	if listen == nil {
-		lc := net.ListenConfig{KeepAlive: -1}
-		if s.cfg.TCPKeepAlive {
-			lc.KeepAlive = 0
-		}
-		listen = func(network, addr string) (net.Listener, error) {
-			return lc.Listen(context.Background(), network, addr)
-		}
-	}
-	s.listenTCP = listen
-	var faults zoocfg.Faults
-	open := func(key, addr string) net.Listener {
-		l, err := s.listenAt(addr)
-		if err != nil {
-			faults = append(faults, s.listenFault(key, addr, err))
-			return nil
-		}
-		*opened = append(*opened, func() { _ = l.Close() })
-		return l
-	}
-	ports.clients = open("clientPort", s.cfg.ClientAddr)
-	if s.cfg.SecureClientAddr != "" {
-		ports.secure = open("secureClientPort", s.cfg.SecureClientAddr)
-	}
-	if s.cfg.HTTPAddr != "" {
-		ports.http = open("admin.serverPort", s.cfg.HTTPAddr)
-	}
-	if s.cfg.MetricsAddr != "" {
-		ports.metrics = open("metricsProvider.httpPort", s.cfg.MetricsAddr)
-	}
-	if !s.cfg.Standalone() {
-		self := s.cfg.Self()
-		ports.peers = open(self.Key(), s.peerListenAddr(self.PeerAddr()))
-	}
-	return ports, faults.Err()
-}
-
-func (s *Server) listenAt(addr string) (net.Listener, error) {
-	return s.listenTCP("tcp", everywhere(addr))
-}
-
-// everywhere turns 0.0.0.0 into the empty host: as in ZooKeeper, it means IPv6 as well.
-func everywhere(addr string) string {
-	if host, port, err := net.SplitHostPort(addr); err == nil && host == "0.0.0.0" {
-		return net.JoinHostPort("", port)
-	}
-	return addr
-}
-
-func (s *Server) listenFault(key, addr string, err error) zoocfg.Fault {
-	cause := err
-	var op *net.OpError
-	if errors.As(err, &op) {
-		cause = op.Err
-	}
-	var call *os.SyscallError
-	if errors.As(err, &call) {
-		cause = call.Err
-	}
-	advice := ""
-	switch {
-	case errors.Is(err, syscall.EADDRINUSE):
-		advice = "; stop the program that uses the port, or choose another one"
-	case errors.Is(err, syscall.EACCES):
-		advice = "; ports below 1024 need a privilege"
-	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		advice = "; this machine does not have that address"
-		if strings.HasPrefix(key, "server.") {
-			advice += " (quorumListenOnAllIPs=true listens on all)"
-		}
-	}
-	f := s.cfg.Fault(key, "cannot listen on %s: %v%s", addr, cause, advice)
-	f.Err = err
-	return f
 }
 
 func (s *Server) sessionConfig() session.Config {
@@ -389,7 +258,7 @@ func (s *Server) sessionConfig() session.Config {
 		AnySASLUser:     s.cfg.AnySASLUser,
 		Ensembles:       s.cfg.Ensembles,
 		KeyScheme:       s.cfg.KeyScheme,
-		Limits:          s.limits(),
+		Limits:          limitsOf(&s.cfg, s.members.voters()),
 
 		ReapInterval:  s.cfg.ReapInterval,
 		ReapPerMinute: s.cfg.ReapPerMinute,
@@ -398,7 +267,7 @@ func (s *Server) sessionConfig() session.Config {
 		Now:           s.cfg.Now,
 		Clock:         s.cfg.Clock,
 		Report: func(ctx context.Context, name string, ids []znode.Identity) ([]byte, wire.Code) {
-			return s.console.Report(ctx, name, ids)
+			return s.surfaces.console.Report(ctx, name, ids)
 		},
 	}
 	if s.audit != nil {
@@ -437,7 +306,7 @@ func (s *Server) closeAudit() {
 	}
 }
 
-// auditMember writes to the audit log what this member does itself.
+// auditMember writes an operation of this member itself to the audit log.
 func (s *Server) auditMember(operation string, result session.AuditResult) {
 	if s.audit != nil {
 		s.audit.Audit(&session.AuditRecord{Operation: operation, Result: result})
@@ -452,12 +321,12 @@ func processUser() string {
 	return strconv.Itoa(os.Getuid())
 }
 
-// limits are those of this member: as in ZooKeeper, all voters but one share the number of
+// limitsOf are the limits of a member: as in ZooKeeper, all voters but one share the number of
 // outstanding requests.
-func (s *Server) limits() session.Limits {
-	l := s.cfg.Limits
-	if n := s.voters(); n > 2 && l.Outstanding > 0 {
-		l.Outstanding = max(1, l.Outstanding/(n-1))
+func limitsOf(cfg *Config, voters int) session.Limits {
+	l := cfg.Limits
+	if voters > 2 && l.Outstanding > 0 {
+		l.Outstanding = max(1, l.Outstanding/(voters-1))
 	}
 	return l
 }
@@ -476,12 +345,12 @@ func (s *Server) quorumConfig(stores store.Stores, peers net.Listener) quorum.Co
 		SlowFsync:      s.cfg.SlowFsync,
 		ConfigText:     s.cfg.ConfigText(),
 		Stores:         stores,
-		Listener:       listener{s.sessions, s.recorder, &foreignLocks{log: s.log, client: s.sessions.ClientAddr, now: s.clocks.now, met: &s.port.counters.lockStrangers}},
+		Listener:       listener{s.sessions, s.surfaces.recorder, &foreignLocks{log: s.log, client: s.sessions.ClientAddr, now: s.clocks.now, met: &s.port.counters.lockStrangers}},
 		Logger:         s.log,
 		MembersChanged: s.membersChanged,
 		Fatal:          s.fail,
 		MayTransfer:    func(proof string, occasion []byte) error { return ops.VerifyTransfer(s.member, proof, occasion) },
-		Peers: peer.Config{Listen: s.listenPeers(peers), Dial: s.cfg.Dial, AnyAddr: s.cfg.AnyPeerAddr,
+		Peers: peer.Config{Listen: s.opener.listenPeers(peers), Dial: s.cfg.Dial, AnyAddr: s.cfg.AnyPeerAddr,
 			MaxConns: s.cfg.MaxPeerCnxns, FrameBytes: int64(s.cfg.PeerFrameBytes), Auth: s.peerAuth.auth},
 		KeepQuotas: s.cfg.KeepQuotas,
 	}
@@ -514,10 +383,10 @@ func (s *Server) SecureClientAddr() net.Addr {
 }
 
 // HTTPAddr is where HTTP is served, nil if it is not.
-func (s *Server) HTTPAddr() net.Addr { return s.http.Addr() }
+func (s *Server) HTTPAddr() net.Addr { return s.surfaces.http.Addr() }
 
 // MetricsAddr is where Prometheus finds the metrics, nil if it does not.
-func (s *Server) MetricsAddr() net.Addr { return s.metricsPort.Addr() }
+func (s *Server) MetricsAddr() net.Addr { return s.surfaces.metrics.Addr() }
 
 // Ready reports whether this member counts: it knows a leader, and has applied what it has been
 // told to be committed, as of the last few seconds (quorum.Replica.Ready). If not, why says it.
@@ -606,9 +475,7 @@ func (s *Server) stopOnce() error {
 	s.auditMember("serverStop", session.AuditInvoked)
 	defer s.closeAudit()
 	s.port.stopAccepting()
-	s.console.Close()
-	s.http.Stop()
-	s.metricsPort.Stop()
+	s.surfaces.stop()
 	s.tls.stop()
 	// Order: handshakes give up before the sessions end, so that none comes to a session
 	// afterwards.

@@ -11,20 +11,23 @@ import (
 	"lockkeeper/znode"
 )
 
-// serverTLS is the TLS of the ports for clients and HTTP.
-type serverTLS struct{ *secure.Port }
+// serverTLS is the TLS of the ports for clients and HTTP. nil has no port that speaks TLS.
+type serverTLS struct {
+	*secure.Port
+	cfg *Config
+}
 
-// openTLS reads the certificates, if a port speaks TLS.
-func (s *Server) openTLS() error {
-	if !s.cfg.SpeaksTLS() {
-		return nil
+// openTLS reads the certificates; nil if no port speaks TLS.
+func openTLS(cfg *Config) (*serverTLS, error) {
+	if !cfg.SpeaksTLS() {
+		return nil, nil
 	}
-	keeper, err := s.cfg.OpenTLS()
-	if err == nil {
-		s.tls = &serverTLS{secure.NewPort(keeper, secure.PortConfig{
-			MaxHandshakes: s.cfg.MaxHandshakes, Reload: s.cfg.TLS.Reload, Logger: s.log})}
+	keeper, err := cfg.OpenTLS()
+	if err != nil {
+		return nil, err
 	}
-	return err
+	return &serverTLS{secure.NewPort(keeper, secure.PortConfig{
+		MaxHandshakes: cfg.MaxHandshakes, Reload: cfg.TLS.Reload, Logger: cfg.Logger}), cfg}, nil
 }
 
 func (t *serverTLS) stop() {
@@ -51,21 +54,21 @@ func (t *serverTLS) metrics() metrics.List {
 // secureClient has a client's connection decide whether it speaks TLS, and shakes hands. All of it,
 // and the first request, has the time of HandshakeTimeout. It returns false when the connection is
 // to be closed.
-func (s *Server) secureClient(ctx context.Context, c *conn) bool {
+func (p *clientPort) secureClient(ctx context.Context, c *conn) bool {
 	sc, ok := c.Conn.(*secure.Conn)
 	if !ok {
 		return true
 	}
-	heard, err := s.tls.Begin(ctx, sc, s.cfg.TLSDetectTimeout, c.accepted.Add(s.cfg.HandshakeTimeout))
+	heard, err := p.tls.Begin(ctx, sc, p.cfg.TLSDetectTimeout, c.accepted.Add(p.cfg.HandshakeTimeout))
 	if !heard {
-		s.silent(c, err)
+		p.silent(c, err)
 	}
 	return err == nil
 }
 
 // certIdentities are the identities of the holder of the certificate that was shown on a
 // connection.
-func (s *Server) certIdentities(nc net.Conn) []znode.Identity {
+func (t *serverTLS) certIdentities(nc net.Conn) []znode.Identity {
 	sc, ok := nc.(*secure.Conn)
 	if !ok {
 		return nil
@@ -74,38 +77,38 @@ func (s *Server) certIdentities(nc net.Conn) []znode.Identity {
 	if cert == nil {
 		return nil
 	}
-	id, err := s.cfg.X509Naming.ID(cert)
+	id, err := t.cfg.X509Naming.ID(cert)
 	if err != nil {
-		s.tls.NamingFailed(id, err)
+		t.NamingFailed(id, err)
 	}
 	ids := []znode.Identity{{Scheme: "x509", ID: id}}
-	if s.cfg.X509SuperUser != "" && id == s.cfg.X509SuperUser {
+	if t.cfg.X509SuperUser != "" && id == t.cfg.X509SuperUser {
 		ids = append(ids, znode.Identity{Scheme: "super"})
 	}
 	return ids
 }
 
-// clientTLS is a listener for clients in that mode; without TLS it is l itself.
-func (s *Server) clientTLS(l net.Listener, mode zoocfg.TLSMode) net.Listener {
+// clientListener is a listener for clients in that mode; without TLS it is l itself.
+func (t *serverTLS) clientListener(l net.Listener, mode zoocfg.TLSMode) net.Listener {
 	if mode == zoocfg.TLSOff {
 		return l
 	}
-	return s.tls.Clients(l, mode == zoocfg.TLSAlso)
+	return t.Clients(l, mode == zoocfg.TLSAlso)
 }
 
-// httpTLS is the listener of a port for HTTP.
-func (s *Server) httpTLS(l net.Listener, mode zoocfg.TLSMode) net.Listener {
+// httpListener is the listener of a port for HTTP.
+func (t *serverTLS) httpListener(l net.Listener, mode zoocfg.TLSMode) net.Listener {
 	if mode == zoocfg.TLSOff {
 		return l
 	}
 	auth := secure.ClientAuthWant
 	switch {
-	case s.cfg.HTTPNeedCert:
+	case t.cfg.HTTPNeedCert:
 		auth = secure.ClientAuthNeed
-	case s.cfg.TLS.TrustStore.File == "":
+	case t.cfg.TLS.TrustStore.File == "":
 		auth = secure.ClientAuthNone
 	}
-	return s.tls.HTTP(l, mode == zoocfg.TLSAlso, auth)
+	return t.HTTP(l, mode == zoocfg.TLSAlso, auth)
 }
 
 // usesTLS reports whether a connection speaks TLS.

@@ -2,7 +2,6 @@ package session
 
 import (
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -96,7 +95,7 @@ func (m *Manager) auditApplied(store *znode.Store, c *znode.Command, res *znode.
 // auditOf returns a record with what the state knows of the session that a command is of.
 func (m *Manager) auditOf(store *znode.Store, c *znode.Command) AuditRecord {
 	info, _ := store.Session(c.Session)
-	users, schemes := AuditUsers(append(slices.Clip(m.ownIdentities(info.Identities)), znode.Identity{Scheme: "ip", ID: info.Addr}))
+	users, schemes := AuditUsers(append(slices.Clip(m.cfg.ownIdentities(info.Identities)), znode.Identity{Scheme: "ip", ID: info.Addr}))
 	return AuditRecord{Session: c.Session, Users: users, Schemes: schemes, Addr: info.Addr}
 }
 
@@ -107,7 +106,7 @@ func (s *Session) auditRefused(p *pending) {
 	}
 	body, _ := wire.DecodeBody(p.req.Op, p.req.Body) // nil if that is why
 	r := AuditRecord{Session: s.id, Addr: p.ids[0].ID}
-	r.Users, r.Schemes = AuditUsers(append(slices.Clip(s.m.ownIdentities(p.ids[1:])), p.ids[0]))
+	r.Users, r.Schemes = AuditUsers(append(slices.Clip(s.m.cfg.ownIdentities(p.ids[1:])), p.ids[0]))
 	s.m.auditRequest(r, p.req.Op, body, &znode.Result{Code: p.code})
 }
 
@@ -204,26 +203,6 @@ const superMark = "+super"
 // auditSuperLogin is the operation of a login as super user that is refused.
 const auditSuperLogin = "superLogin"
 
-// SuperLoginRefused counts, logs and records a login under the name of a super user without the
-// proof. session is 0 over HTTP. The lines of the log and of the audit log are bounded: they must
-// not make room for themselves.
-func (m *Manager) SuperLoginRefused(session wire.SessionID, addr, scheme string) {
-	m.stats.inc(&m.stats.SuperLoginsRefused)
-	m.refusals.Warn("super login "+addr, "login as super user refused: wrong password", "client", addr, "scheme", scheme)
-	if m.cfg.Audit != nil && m.superLogins.Take(time.Now()) {
-		m.cfg.Audit.Audit(&AuditRecord{Session: session, Users: []string{addr}, Schemes: []string{"ip"}, Addr: addr,
-			Operation: auditSuperLogin, Result: AuditFailure})
-	}
-}
-
-// ClaimsSuper reports whether "user:password" has the name of the super user of scheme digest, and
-// another password.
-func (m *Manager) ClaimsSuper(auth string) bool {
-	user, _, _ := strings.Cut(auth, ":")
-	super, _, _ := strings.Cut(m.cfg.SuperDigest, ":")
-	return super != "" && user == super && !m.cfg.NoDigest && !slices.Contains(m.DigestIdentities(auth), superIdentity)
-}
-
 // A PerMinute lets AuditFailures things a minute through. The zero value is ready. It may be used
 // by several goroutines.
 type PerMinute struct {
@@ -245,13 +224,4 @@ func (p *PerMinute) Take(now time.Time) bool {
 	}
 	p.taken++
 	return p.taken <= AuditFailures
-}
-
-// userName is the public part of an identity.
-func userName(id znode.Identity) string {
-	if id.Scheme == "digest" {
-		user, _, _ := strings.Cut(id.ID, ":")
-		return user
-	}
-	return id.ID
 }

@@ -1,22 +1,16 @@
 package session
 
 import (
-	"crypto/subtle"
-	"encoding/base64"
 	"errors"
-	"hash"
-	"io"
-	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"lockkeeper/session/sasl"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
-
-var superIdentity = znode.Identity{Scheme: "super", ID: ""}
 
 // errOtherEnsemble says that a client was meant for another cluster. ZooKeeper closes the
 // connection.
@@ -35,7 +29,7 @@ func (s *Session) authenticate(p *wire.AuthPacket) (wire.Code, error) {
 		if s.m.ClaimsSuper(auth) {
 			s.m.SuperLoginRefused(s.id, s.addr.String(), "digest") // it logs in as somebody else
 		}
-		return s.identifyAll(s.m.DigestIdentities(auth)), nil
+		return s.identifyAll(s.m.cfg.digestIdentities(auth)), nil
 	case p.Scheme == "ensemble" && cfg.Ensembles != nil:
 		if len(p.Auth) > 0 && len(cfg.Ensembles) > 0 && !slices.Contains(cfg.Ensembles, wire.DecodeUTF8(p.Auth)) {
 			s.m.stats.inc(&s.m.stats.OtherEnsemble)
@@ -106,24 +100,10 @@ func (s *Session) stepSASL(token []byte) (answer *wire.SASLRequest, code wire.Co
 	return new(wire.SASLRequest), code
 }
 
-// ownIdentities returns ids without the name that all users of SASL share. A connection logs in
-// with SASL once, so if there are two names of that scheme, one is the user's.
-func (m *Manager) ownIdentities(ids []znode.Identity) []znode.Identity {
-	if m.cfg.AnySASLUser == "" {
-		return ids
-	}
-	shared := znode.Identity{Scheme: "sasl", ID: m.cfg.AnySASLUser}
-	named := func(id znode.Identity) bool { return id.Scheme == shared.Scheme && id != shared }
-	if !slices.ContainsFunc(ids, named) {
-		return ids
-	}
-	return slices.DeleteFunc(slices.Clone(ids), func(id znode.Identity) bool { return id == shared })
-}
-
 // nameCreator replaces the scheme auth in the ACLs of a request by the identities of its user. A
 // member that applies the request would take the name for one of them that all users of SASL share.
 func (s *Session) nameCreator(p *pending, record wire.Record) {
-	own := s.m.ownIdentities(p.ids)
+	own := s.m.cfg.ownIdentities(p.ids)
 	if len(own) == len(p.ids) {
 		return
 	}
@@ -205,34 +185,6 @@ func (s *Session) identify(id znode.Identity) bool {
 	return true
 }
 
-// DigestIdentities returns the identities that "user:password" proves: the digest identity, and
-// that of the super user if this is its password. None if the scheme is switched off.
-func (m *Manager) DigestIdentities(auth string) []znode.Identity {
-	if m.cfg.NoDigest {
-		return nil
-	}
-	ids := []znode.Identity{{Scheme: "digest", ID: DigestID(m.cfg.DigestHash, auth)}}
-	if subtle.ConstantTimeCompare([]byte(ids[0].ID), []byte(m.cfg.SuperDigest)) == 1 {
-		ids = append(ids, superIdentity)
-	}
-	return ids
-}
-
-// AddrIdentity is the identity of a connection from an address.
-func AddrIdentity(a netip.Addr) znode.Identity {
-	return znode.Identity{Scheme: "ip", ID: znode.AddrText(a)}
-}
-
-// DigestID is the id of scheme digest for "user:password" (docs/protocol/semantics.md 7.4). SHA-1
-// is the protocol's choice unless the operator has made another; ACLs with such ids exist and must
-// go on matching.
-func DigestID(newHash func() hash.Hash, auth string) string {
-	user, _, _ := strings.Cut(auth, ":")
-	h := newHash()
-	_, _ = io.WriteString(h, auth) // a hash takes everything
-	return user + ":" + base64.StdEncoding.EncodeToString(h.Sum(nil))
-}
-
 // lacksRequired reports whether the connection has to authenticate before it may send op.
 func (s *Session) lacksRequired(op wire.Op) bool {
 	return op != wire.OpAuth && op != wire.OpSASL && !s.provedEnough()
@@ -244,3 +196,26 @@ func (s *Session) provedEnough() bool {
 	return required == nil ||
 		slices.ContainsFunc(*s.ids.Load(), func(id znode.Identity) bool { return slices.Contains(required, id.Scheme) })
 }
+
+// SuperLoginRefused counts, logs and records a login under the name of a super user without the
+// proof. session is 0 over HTTP. The lines of the log and of the audit log are bounded: they must
+// not make room for themselves.
+func (m *Manager) SuperLoginRefused(session wire.SessionID, addr, scheme string) {
+	m.stats.inc(&m.stats.SuperLoginsRefused)
+	m.refusals.Warn("super login "+addr, "login as super user refused: wrong password", "client", addr, "scheme", scheme)
+	if m.cfg.Audit != nil && m.guesses.superLogins.Take(time.Now()) {
+		m.cfg.Audit.Audit(&AuditRecord{Session: session, Users: []string{addr}, Schemes: []string{"ip"}, Addr: addr,
+			Operation: auditSuperLogin, Result: AuditFailure})
+	}
+}
+
+// ClaimsSuper reports whether "user:password" has the name of the super user of scheme digest, and
+// another password.
+func (m *Manager) ClaimsSuper(auth string) bool {
+	user, _, _ := strings.Cut(auth, ":")
+	super, _, _ := strings.Cut(m.cfg.SuperDigest, ":")
+	return super != "" && user == super && !m.cfg.NoDigest && !slices.Contains(m.cfg.digestIdentities(auth), superIdentity)
+}
+
+// DigestIdentities returns the identities that "user:password" proves with scheme digest.
+func (m *Manager) DigestIdentities(auth string) []znode.Identity { return m.cfg.digestIdentities(auth) }

@@ -3,36 +3,10 @@ package session
 import (
 	"strings"
 
-	"lockkeeper/internal/mutant"
+	"lockkeeper/session/admission"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
-
-const configPath = "/zookeeper/config"
-
-// isLocal says which requests are answered by this member alone, from its own state.
-func isLocal(op wire.Op) bool {
-	switch op {
-	case wire.OpExists, wire.OpGetData, wire.OpGetACL, wire.OpGetChildren, wire.OpGetChildren2, wire.OpPing,
-		wire.OpCheckWatches, wire.OpRemoveWatches, wire.OpAddWatch, wire.OpSetWatches, wire.OpSetWatches2,
-		wire.OpMultiRead, wire.OpGetEphemerals, wire.OpGetAllChildrenNumber, wire.OpWhoAmI:
-		return true
-	}
-	return false
-}
-
-// isLong reports whether a read may take long. Such a read waits until all requests before it are
-// answered: reads behind a write are executed in the critical section of that write, and a thousand
-// long reads would block it. It does not wait for a change of the members that is being carried
-// out, which may take minutes.
-func isLong(op wire.Op) bool {
-	switch op {
-	case wire.OpGetACL, wire.OpGetChildren, wire.OpGetChildren2, wire.OpMultiRead, wire.OpGetEphemerals,
-		wire.OpSetWatches, wire.OpSetWatches2:
-		return true
-	}
-	return false
-}
 
 // execute answers a request at its place in the session's order. It runs inside View or, behind a
 // write, inside the critical section of that write; so no change can come between what is read and
@@ -126,9 +100,6 @@ func answerBytes(op wire.Op, n znode.Sizes) (bytes, names int) {
 
 // answer makes the body, or the error, of a reply.
 func (s *Session) answer(store *znode.Store, p *pending) (wire.Record, wire.Code) {
-	if p.req.Op == wire.OpSync && mutant.On(mutant.LocalSync) {
-		return wire.SyncResponse(*p.record.(*wire.SyncRequest)), wire.CodeOK
-	}
 	switch r := p.record.(type) {
 	case *wire.PathWatchRequest:
 		return s.read(store, p, r)
@@ -150,7 +121,7 @@ func (s *Session) answer(store *znode.Store, p *pending) (wire.Record, wire.Code
 		return wire.GetEphemeralsResponse{Ephemerals: ephemerals(store, s.id, r.PrefixPath)}, wire.CodeOK
 	}
 	if p.req.Op == wire.OpWhoAmI {
-		return wire.WhoAmIResponse{Clients: whoAmI(s.m.ownIdentities(p.ids))}, wire.CodeOK
+		return wire.WhoAmIResponse{Clients: whoAmI(s.m.cfg.ownIdentities(p.ids))}, wire.CodeOK
 	}
 	return nil, wire.CodeOK // ping
 }
@@ -198,9 +169,6 @@ func readPath(store *znode.Store, p *pending, r *wire.PathRequest) (wire.Record,
 // any case. setWatches returns false if the limits leave no space for all of them: then the
 // connection has to end, because clients ignore an error here.
 func (s *Session) setWatches(store *znode.Store, r *wire.SetWatchesRequest, ids []znode.Identity) bool {
-	if mutant.On(mutant.StaleWatches) {
-		r.RelativeZxid = store.Zxid()
-	}
 	const immediate = wire.ZxidNone
 	ok := true
 	again := func(paths []string, data, child watchMode, event wire.EventType, changed func(*wire.Stat) wire.Zxid) {
@@ -356,4 +324,214 @@ func (s *Session) quotaError(code wire.Code) wire.Code {
 	s.m.refusals.Warn("quota "+s.addr.String(), "request refused: it exceeds a quota (enforceQuota)",
 		"session", s.id, "client", s.addr)
 	return s.m.cfg.QuotaError
+}
+
+// executeLong executes a read that takes long: its answer has admission.HeavyBytes or more, or it
+// would keep the state locked for long and releases the lock between two steps. It returns false,
+// and has done nothing, for other requests. Only Submit's goroutine calls it, when all
+// requests before are answered.
+//
+// Reads with long answers take turns: each deletion in the state is noted in all listings, and
+// those who ask for little would wait for a processor behind all who ask for much.
+func (s *Session) executeLong(p *pending) bool {
+	if r, ok := p.record.(*wire.SetWatchesRequest); ok {
+		s.setWatchesInSteps(p, r)
+		return true
+	}
+	if !isLong(p.req.Op) {
+		return false
+	}
+	bytes, fits := 0, false
+	s.m.replica.View(func(store *znode.Store) { bytes, fits = s.answerSize(store, p) })
+	if !fits || bytes < admission.HeavyBytes {
+		return false
+	}
+	s.out.wake()
+	turn := s.m.answering
+	if turn.Acquire(s.m.ctx, 1) != nil {
+		return true // the member stops
+	}
+	defer turn.Release(1)
+	if r, ok := p.record.(*wire.PathWatchRequest); !ok || !s.listInSteps(p, r) {
+		s.m.replica.View(func(store *znode.Store) { s.execute(store, p) })
+	}
+	return true
+}
+
+// listStep is how many children are listed under one lock.
+const listStep = 5000
+
+// listInSteps executes getChildren and getChildren2 of a node with more children than that; false
+// if it has fewer. What it answers is the state at its last step, in which it sets the watch, too;
+// what fires that before the reply is made waits for the reply.
+func (s *Session) listInSteps(p *pending, r *wire.PathWatchRequest) bool {
+	for !s.ended.Load() {
+		var l *znode.Listing
+		s.m.replica.View(func(store *znode.Store) {
+			if stat, ok := store.Node(r.Path); ok && stat.NumChildren > listStep {
+				l = store.List(r.Path)
+			}
+		})
+		if l == nil {
+			return false
+		}
+		if s.list(p, r, l) {
+			break
+		}
+	}
+	return true
+}
+
+// list executes a request with a listing; false if the node was deleted meanwhile.
+func (s *Session) list(p *pending, r *wire.PathWatchRequest, l *znode.Listing) bool {
+	var done, lost bool
+	var h wire.ReplyHeader
+	var stat wire.Stat
+	bytes := 0
+	for !done && !lost {
+		s.m.replica.View(func(store *znode.Store) {
+			if done, lost = l.Step(store, listStep); !done {
+				lost = lost || s.ended.Load()
+			}
+			if lost || done {
+				l.Close()
+			}
+			if done {
+				h = wire.ReplyHeader{Xid: p.req.Xid, Zxid: store.Zxid()}
+				stat, bytes, h.Err = s.listed(store, p, r)
+				s.out.holdEvents()
+			}
+		})
+	}
+	if lost {
+		return false
+	}
+	var body wire.Record = wire.GetChildrenResponse{Children: l.Names()}
+	if p.req.Op == wire.OpGetChildren2 {
+		body = wire.GetChildren2Response{Children: l.Names(), Stat: stat}
+	}
+	s.reply(p, h, body, bytes)
+	s.out.releaseEvents()
+	return true
+}
+
+// listed is what belongs to the last step of listInSteps: the permission, the size of the answer,
+// and the watch.
+func (s *Session) listed(store *znode.Store, p *pending, r *wire.PathWatchRequest) (wire.Stat, int, wire.Code) {
+	bytes, code := s.measure(store, p)
+	if code != wire.CodeOK {
+		return wire.Stat{}, 0, code
+	}
+	stat, code := store.Exists(r.Path, p.ids)
+	if code == wire.CodeOK && r.Watch && !s.m.watches.add(s, r.Path, 0, standard) {
+		code = wire.CodeBadArguments
+	}
+	return stat, bytes, code
+}
+
+// setWatchesStep is how many paths of a setWatches are processed under one lock.
+const setWatchesStep = 500
+
+// setWatchesInSteps executes a setWatches, which a client sends when it has connected again and
+// which may have a hundred thousand paths, a step at a time, and releases the state's lock between
+// two steps.
+//
+// Each path is compared, and its watch set, under one lock: a change before it gives an event at
+// once, a change after it fires the watch. So no event is lost, and none is sent twice that would
+// not also be sent twice if all were one step. Between two steps a watch may fire for a change that
+// is later than a change of a path that has not been compared yet. Therefore events that fire wait
+// until the last step, and are sent before the reply: the client sees no event before an earlier
+// one (promise C3).
+func (s *Session) setWatchesInSteps(p *pending, r *wire.SetWatchesRequest) {
+	s.out.holdEvents()
+	fits, done := true, false
+	for !done && !s.ended.Load() {
+		var step *wire.SetWatchesRequest
+		step, done = nextStep(r)
+		s.m.replica.View(func(store *znode.Store) {
+			fits = s.setWatches(store, step, p.ids) && fits
+			if !done {
+				return
+			}
+			s.out.releaseEvents()
+			p.record = &wire.SetWatchesRequest{} // nothing is left of it
+			if !fits {
+				// a client would not look at an error here
+				p.code, p.last = wire.CodeBadArguments, true
+			}
+			s.execute(store, p)
+		})
+	}
+	s.out.releaseEvents() // unless it was done, the connection has ended
+}
+
+// nextStep takes the first setWatchesStep paths off r; done says that none are left.
+func nextStep(r *wire.SetWatchesRequest) (step *wire.SetWatchesRequest, done bool) {
+	step = &wire.SetWatchesRequest{V2: r.V2, RelativeZxid: r.RelativeZxid}
+	room := setWatchesStep
+	take := func(from *[]string) []string {
+		n := min(room, len(*from))
+		paths := (*from)[:n]
+		*from, room = (*from)[n:], room-n
+		return paths
+	}
+	step.Data, step.Exist, step.Child = take(&r.Data), take(&r.Exist), take(&r.Child)
+	step.Persistent, step.PersistentRecursive = take(&r.Persistent), take(&r.PersistentRecursive)
+	left := len(r.Data) + len(r.Exist) + len(r.Child) + len(r.Persistent) + len(r.PersistentRecursive)
+	return step, left == 0
+}
+
+// reportPrefix begins the paths of reports. A report is no node: getData of such a path is answered
+// with JSON that this member makes of its state for whoever asks, such as all locks with their
+// queues, which a client would have to gather node by node (docs/api.md). No other operation knows
+// these paths, and no watch can be set there.
+const reportPrefix = "/zookeeper/api/v1/"
+
+// reportOf returns the name of the report that a request asks for.
+func (s *Session) reportOf(p *pending) (name string, ok bool) {
+	r, is := p.record.(*wire.PathWatchRequest)
+	if !is || p.code != wire.CodeOK || p.req.Op != wire.OpGetData || s.m.cfg.Report == nil {
+		return "", false
+	}
+	return strings.CutPrefix(r.Path, reportPrefix)
+}
+
+// awaitEmpty waits until all requests of the session are answered: a report is not made in the
+// critical section of a write. It does not wait for a change of the members.
+func (s *Session) awaitEmpty() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for len(s.queue) > 0 && !s.deferred && !s.ended.Load() {
+		s.out.wake()
+		s.dequeued.Wait()
+	}
+	if s.ended.Load() {
+		return errEnded
+	}
+	return nil
+}
+
+// executeReport answers a request for a report; false if it is another one. Only Submit's goroutine
+// calls it, when all requests before are answered.
+func (s *Session) executeReport(p *pending) bool {
+	name, ok := s.reportOf(p)
+	if !ok {
+		return false
+	}
+	var data []byte
+	code := wire.CodeBadArguments
+	if !p.record.(*wire.PathWatchRequest).Watch {
+		s.out.wake()
+		data, code = s.m.cfg.Report(s.m.ctx, name, p.ids)
+	}
+	s.m.replica.View(func(store *znode.Store) {
+		h := wire.ReplyHeader{Xid: p.req.Xid, Zxid: store.Zxid(), Err: code}
+		if code != wire.CodeOK {
+			s.reply(p, h, nil, 0)
+			return
+		}
+		stat := wire.Stat{Czxid: h.Zxid, Mzxid: h.Zxid, Pzxid: h.Zxid, DataLength: int32(len(data))}
+		s.reply(p, h, wire.GetDataResponse{Data: data, Stat: stat}, len(data))
+	})
+	return true
 }

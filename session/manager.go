@@ -5,134 +5,21 @@ import (
 	"context"
 	"crypto/sha1"
 	"errors"
-	"hash"
 	"log/slog"
 	"maps"
+	"math"
+	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/semaphore"
 
-	"lockkeeper/internal/clock"
 	"lockkeeper/internal/loglimit"
-	"lockkeeper/internal/mutant"
 	"lockkeeper/session/admission"
-	"lockkeeper/session/sasl"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
-)
-
-// Limits bound the work that a member takes on; RateQuota bounds the requests of a tenant.
-type (
-	Limits    = admission.Limits
-	RateQuota = admission.RateQuota
-)
-
-// Replica is what sessions need of replication: quorum.Replica.
-type Replica interface {
-	// View calls f with the state as it is after some entry.
-	View(f func(*znode.Store))
-	// Propose sends a command to the leader, again if necessary, until this member has applied it.
-	// It may block until ctx ends. When it fails, the command is not proposed.
-	Propose(ctx context.Context, c *znode.Command) error
-	// ProposeOnce proposes a command if this member leads. The command may be lost.
-	ProposeOnce(ctx context.Context, c *znode.Command) error
-	// Touch reports sessions that this member heard from to the leader. It returns those whose
-	// lease was extended, and a moment from which on they have their full timeout, under any
-	// leader.
-	Touch(ctx context.Context, heard []wire.SessionID) (extended []wire.SessionID, from time.Time, err error)
-	// MayExist asks the leader whether the sessions of claims exist, with those passwords; at most
-	// MaxClaims. False is certain: one did not at some moment during the call. An error means that
-	// nothing is known.
-	MayExist(ctx context.Context, claims []znode.Claim) ([]bool, error)
-	// ClockMs is the cluster's clock, by which containers and TTL nodes count.
-	ClockMs() int64
-	// LeaderKnown reports whether this member knows a leader, and since when that has been so.
-	LeaderKnown() (since time.Time, ok bool)
-	// CaughtUp is closed when this member has applied, for the first time since it started, all
-	// that a leader has said to be committed.
-	CaughtUp() <-chan struct{}
-}
-
-// Config describes a Manager. Zero values of durations and limits are replaced by ZooKeeper's
-// defaults.
-type Config struct {
-	Member     uint8         // this member's number, which the ids of sessions created here carry
-	Tick       time.Duration // 0 means 3 s
-	MinTimeout time.Duration // of a session; 0 means 2 ticks
-	MaxTimeout time.Duration // 0 means 20 ticks
-	// SuperDigest is "user:base64(sha1(user:password))" of the super user; empty: there is none.
-	SuperDigest string
-	SkipACL     bool // every client passes every access check
-	// KeepQuotas keeps the nodes below /zookeeper/quota for super users: others do not change them,
-	// and see those of what they may read. The replica has the same setting.
-	KeepQuotas bool
-	// QuotaError is what a request beyond a quota is answered with; 0 means BadArguments.
-	QuotaError wire.Code
-	// ReadOnly lets this member serve, without a leader, clients that accept that.
-	ReadOnly bool
-	Logger   *slog.Logger // nil means slog.Default
-	// ReapInterval is how often the leader looks for containers and TTL nodes to reap; 0 means 60
-	// s.
-	ReapInterval time.Duration
-	// ReapPerMinute bounds how many are deleted in a minute; 0 means 10 000.
-	ReapPerMinute int
-	// ReapNeverUsed is after how long a container that never had a child is reaped too; 0 means
-	// never.
-	ReapNeverUsed time.Duration
-	// ZooKeeperPasswords gives new sessions the passwords that ZooKeeper computes of their ids, so
-	// that they can go on there: whoever knows an id knows the password.
-	ZooKeeperPasswords bool
-	// DigestHash is the hash of scheme digest; nil means SHA-1. With NoDigest there is no such
-	// scheme.
-	DigestHash func() hash.Hash
-	NoDigest   bool
-	// SASLUsers are the users who may log in with SASL; nil: this member has no SASL. SuperUsers
-	// are those of them who are super users. With SASLOptional a client whose login fails goes on
-	// without it, unless RequiredSchemes has sasl.
-	SASLUsers    sasl.Users
-	SuperUsers   []string
-	SASLOptional bool
-	// AnySASLUser is the name of every user who has logged in with SASL, in the ACLs of nodes;
-	// empty: there is none.
-	AnySASLUser string
-	// Ensembles are the names that a client may have for this cluster (scheme ensemble): with
-	// another one its connection is closed. nil: there is no such scheme; empty: any name will do.
-	Ensembles []string
-	// KeyScheme is that there is the scheme key.
-	KeyScheme bool
-	// RequiredSchemes are those of which a connection must have proved one before it may do
-	// anything but that; nil means none.
-	RequiredSchemes []string
-	Limits          Limits
-	// RateQuotas bound what each tenant may ask of this member. The first that fits counts.
-	RateQuotas []RateQuota
-	Audit      Auditor // nil: there is no audit log
-	// Report makes the report with a name (see reportPrefix) for a client with these identities. It
-	// may take long; nil: there are none.
-	Report func(ctx context.Context, name string, ids []znode.Identity) ([]byte, wire.Code)
-	// Now is the wall clock, used for session ids and statistics only. nil means time.Now.
-	Now func() time.Time
-	// Clock is what leases and the expiry of sessions count by; nil means Go's monotonic clock,
-	// which may not count suspends.
-	Clock *clock.Clock
-}
-
-const (
-	// sessionQueueMax bounds the requests of one session that are not answered; beyond it the
-	// connection is not read.
-	sessionQueueMax = 1000
-	// outputPauseBytes is how much unsent output stops a connection from being read.
-	outputPauseBytes = 4 << 20
-	// outputCollectBytes is how much output Submit's goroutine may collect before another goroutine
-	// is started to send it.
-	outputCollectBytes = 64 << 10
-	// queuePauseBytes is how many bytes of requests of one session that are not answered stop its
-	// connection from being read.
-	queuePauseBytes = 4 << 20
 )
 
 // Manager owns the sessions whose connections are on this member, and, while this member leads, the
@@ -143,31 +30,36 @@ type Manager struct {
 	replica Replica
 	// refusals logs what clients are refused.
 	refusals *loglimit.Limiter
-	base     time.Time // origin of the instants of since, by Config.Clock
+	instants
 
 	watches watchTable
 	tracker *tracker
 	stats   stats
 
 	gate      *admission.Gate
-	answering *semaphore.Weighted // 1: see executeLong
+	answering longAnswers // 1: see executeLong
 	readOnly  readOnly
 	syncs     syncs
 	claims    claims
 	guesses   guesses
-	// superLogins bounds the records of refused logins.
-	superLogins PerMinute
-	restores    restores
+	restores  restores
+	numbers
 
-	nextID    atomic.Uint64
-	nextNonce atomic.Uint64
+	life
+	connected
+}
 
+// life is the end of a Manager, and the goroutines that it owns.
+type life struct {
 	ctx      context.Context // ends with Close
 	stop     context.CancelFunc
 	wg       sync.WaitGroup
 	leaseNow signal // a session waits for a confirmation
 	sweepNow signal // connections with many watches have ended
+}
 
+// connected are the sessions with a connection to this member, and those that come and go.
+type connected struct {
 	mu         sync.Mutex
 	abandoned  []*Session // ended, with watches that are not forgotten yet
 	sessions   map[wire.SessionID]*Session
@@ -178,19 +70,6 @@ type Manager struct {
 	// unanswered, with Audit, has the newest connection of each session that ended with writes that
 	// were not applied yet. An entry goes with the last of them, or with the session.
 	unanswered map[wire.SessionID]unanswered
-}
-
-// signal wakes the goroutine that receives from it. What is signalled while that goroutine is busy
-// wakes it once more.
-type signal chan struct{}
-
-func newSignal() signal { return make(signal, 1) }
-
-func (s signal) set() {
-	select {
-	case s <- struct{}{}:
-	default:
-	}
 }
 
 // NewManager returns a Manager that can be given to a Replica as its listener. It serves no client
@@ -210,21 +89,22 @@ func NewManager(cfg Config) *Manager {
 	}
 	cfg.QuotaError = cmp.Or(cfg.QuotaError, wire.CodeBadArguments)
 	m := &Manager{
-		cfg:        cfg,
-		log:        cfg.Logger,
-		base:       cfg.Clock.Now(),
-		leaseNow:   newSignal(),
-		sweepNow:   newSignal(),
-		sessions:   map[wire.SessionID]*Session{},
-		handshakes: map[znode.Key]*handshake{},
-		behind:     map[chan struct{}]wire.Zxid{},
-		unanswered: map[wire.SessionID]unanswered{},
+		cfg:      cfg,
+		log:      cfg.Logger,
+		instants: instants{cfg.Clock, cfg.Clock.Now()},
+		life:     life{leaseNow: newSignal(), sweepNow: newSignal()},
+		connected: connected{
+			sessions:   map[wire.SessionID]*Session{},
+			handshakes: map[znode.Key]*handshake{},
+			behind:     map[chan struct{}]wire.Zxid{},
+			unanswered: map[wire.SessionID]unanswered{},
+		},
 	}
 	m.refusals = loglimit.New(cfg.Logger)
 	m.gate = admission.New(admission.Config{Limits: cfg.Limits, RateQuotas: cfg.RateQuotas, MaxTimeout: cfg.MaxTimeout,
 		KeepQuotas: cfg.KeepQuotas, Refusals: m.refusals})
 	m.cfg.Limits = *m.gate.Limits()
-	m.answering = semaphore.NewWeighted(1)
+	m.answering.Weighted = semaphore.NewWeighted(1)
 	m.watches.init(m.gate.Limits().WatchBytes, &m.stats, &m.gate.Memory)
 	m.syncs.wake = newSignal()
 	m.claims.init()
@@ -240,6 +120,7 @@ func (m *Manager) Start(r Replica) {
 	m.replica = r
 	r.View(m.gate.Applied)
 	m.ctx, m.stop = context.WithCancel(context.Background())
+	m.answering.ctx = m.ctx
 	loops := []func(context.Context){m.memoryLoop, m.leaseLoop, m.expiryLoop, m.reapLoop, m.syncLoop,
 		m.claimsLoop, m.sweepLoop}
 	if m.cfg.ReadOnly {
@@ -247,20 +128,6 @@ func (m *Manager) Start(r Replica) {
 	}
 	for _, loop := range loops {
 		m.wg.Go(func() { loop(m.ctx) })
-	}
-}
-
-// every calls f once in each interval until ctx ends.
-func every(ctx context.Context, interval time.Duration, f func()) {
-	ticker := time.NewTicker(interval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-			f()
-		}
 	}
 }
 
@@ -300,24 +167,6 @@ func (m *Manager) joined() bool {
 		return false
 	}
 }
-
-// since is the present instant in nanoseconds on the clock that counts suspends; never 0.
-func (m *Manager) since() int64 {
-	if mutant.On(mutant.LeaseSleeps) {
-		return m.instant(m.cfg.Clock.Awake())
-	}
-	return m.instant(m.cfg.Clock.Now())
-}
-
-// recent is since for what may overlook a suspend that nobody has noticed yet. It costs less.
-func (m *Manager) recent() int64 {
-	if mutant.On(mutant.LeaseSleeps) {
-		return m.since()
-	}
-	return m.instant(m.cfg.Clock.Recent())
-}
-
-func (m *Manager) instant(t time.Time) int64 { return int64(t.Sub(m.base)) + 1 }
 
 // session returns the connection of a session on this member, nil if there is none.
 func (m *Manager) session(id wire.SessionID) *Session {
@@ -368,11 +217,7 @@ func (m *Manager) endAll(why string) {
 
 // Applied implements the replica's listener: a command has just been applied on this member.
 func (m *Manager) Applied(store *znode.Store, c *znode.Command, res *znode.Result) {
-	if mutant.On(mutant.WatchAfterReply) {
-		defer m.fire(res.Events)
-	} else {
-		m.fire(res.Events)
-	}
+	m.fire(res.Events)
 	m.caughtUp(res.Zxid)
 	m.gate.Applied(store)
 	if m.cfg.Audit != nil {
@@ -432,9 +277,7 @@ func (m *Manager) sessionClosed(id wire.SessionID, why string) {
 // The results and events of the commands in between are missing on this member, so every client has
 // to connect again, and says then which zxid it has seen.
 func (m *Manager) Restored(store *znode.Store) {
-	if !mutant.On(mutant.RestoreKeepsConnections) {
-		m.endAll("state replaced by a snapshot")
-	}
+	m.endAll("state replaced by a snapshot")
 	m.mu.Lock()
 	clear(m.unanswered) // their results are missing
 	m.mu.Unlock()
@@ -479,3 +322,201 @@ func (m *Manager) Undeliverable(k znode.Key) {
 
 // Touch implements the replica's listener: a member, perhaps this one, heard from these sessions.
 func (m *Manager) Touch(heard []wire.SessionID) []wire.SessionID { return m.tracker.touch(heard) }
+
+const (
+	// shedStep is the longest time between two connections that are shed: few are done soon.
+	shedStep = 50 * time.Millisecond
+	// shedPatience is for how long, after its time is over, shedding waits for requests under way.
+	shedPatience = time.Second
+	// stalledAfter is the time after which a client that receives nothing of its output counts as
+	// one that does not read.
+	stalledAfter = time.Second
+	// shedPause is the time between two calls of shed: the memory of the connections that the first
+	// has ended is free when their writes have failed.
+	shedPause = 500 * time.Millisecond
+)
+
+// Shed moves the clients of a share of the sessions to other members: it ends their connections,
+// one after the other within about that time, each when none of its requests is under way. The
+// sessions stay. It returns the number of connections that it has ended, when all are or when ctx
+// ends. A client may come back to this member, if that still accepts connections.
+func (m *Manager) Shed(ctx context.Context, percent int, over time.Duration) (ended int) {
+	var left []*Session
+	for _, s := range m.all() {
+		if !s.local {
+			left = append(left, s)
+		}
+	}
+	rand.Shuffle(len(left), func(i, j int) { left[i], left[j] = left[j], left[i] })
+	left = left[:(len(left)*min(max(percent, 0), 100)+99)/100]
+	if len(left) == 0 {
+		return 0
+	}
+	step := min(over/time.Duration(len(left)), shedStep)
+	for until := time.Now().Add(over + shedPatience); len(left) > 0; {
+		late := time.Now().After(until)
+		s := left[0]
+		left = left[1:]
+		switch {
+		case s.ended.Load():
+			continue
+		case late || s.quiet():
+			s.end("this member sheds its clients: they go to others")
+			ended++
+		default:
+			left = append(left, s) // it has its turn again
+		}
+		if late || len(left) == 0 {
+			continue
+		}
+		select {
+		case <-time.After(step):
+		case <-ctx.Done():
+			return ended
+		}
+	}
+	return ended
+}
+
+// quiet reports whether no request of the session is under way, and no output unsent.
+func (s *Session) quiet() bool {
+	unsent, _, _ := s.out.holds()
+	return unsent == 0 && s.queued() == 0
+}
+
+// memoryLoop ends connections when all together hold too much.
+func (m *Manager) memoryLoop(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-m.gate.Memory.High():
+		}
+		m.shed()
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(shedPause):
+		}
+	}
+}
+
+// holding is what the output of a connection holds.
+type holding struct {
+	s       *Session
+	bytes   int
+	stalled bool
+}
+
+// shed ends connections until the others hold less than the mark. It ignores connections that have
+// ended before, even if their last write has not failed yet.
+func (m *Manager) shed() {
+	now := time.Now()
+	var list []holding
+	excess := m.gate.Memory.Shared() - m.gate.Memory.Mark()
+	for _, s := range m.all() {
+		bytes, shared, since := s.out.holds()
+		excess += int64(bytes - shared)
+		if bytes > 0 {
+			list = append(list, holding{s, bytes, now.Sub(since) >= stalledAfter})
+		}
+	}
+	slices.SortFunc(list, func(a, b holding) int {
+		if a.stalled != b.stalled {
+			if a.stalled {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Compare(b.bytes, a.bytes)
+	})
+	for _, h := range list {
+		if excess <= 0 {
+			return
+		}
+		excess -= int64(h.bytes)
+		m.gate.Memory.Ended()
+		m.log.Warn("connection ended: the connections of this member hold too much that is not sent (maxClientMemory)",
+			"session", h.s.id, "client", h.s.addr, "bytes", h.bytes, "reads", !h.stalled)
+		h.s.end("the connections of this member hold too much that is not sent")
+	}
+}
+
+// reapLoop deletes containers that have become empty and TTL nodes that have expired, while this
+// member leads (docs/protocol/semantics.md 5.2). It only proposes: each node is checked again when
+// the command is applied.
+func (m *Manager) reapLoop(ctx context.Context) {
+	every(ctx, m.cfg.ReapInterval, func() {
+		if m.tracker.leads() {
+			m.reap(ctx)
+		}
+	})
+}
+
+// reapRows is how many nodes are read under one lock.
+const reapRows = 20_000
+
+// reap proposes the deletion of what is perishable now, at the pace that the configuration allows.
+// Proposals that are lost with the leadership are made again by the next leader. If nothing is
+// written, it brings the cluster's clock into the log: after a restart, containers and TTL nodes
+// count from there.
+func (m *Manager) reap(ctx context.Context) {
+	neverUsedMs := int32(min(m.cfg.ReapNeverUsed.Milliseconds(), math.MaxInt32))
+	var paths []string
+	now, behind := m.replica.ClockMs(), int64(0)
+	for row := uint32(0); ; {
+		var found []string
+		m.replica.View(func(s *znode.Store) {
+			found, row = s.Perishable(now, neverUsedMs, row, reapRows)
+			if s.HasPerishables() {
+				behind = now - s.ClockMs()
+			}
+		})
+		if paths = append(paths, found...); row == 0 {
+			break
+		}
+	}
+	slices.Sort(paths)
+	if len(paths) == 0 && behind < m.cfg.ReapInterval.Milliseconds()/2 {
+		return
+	}
+	if len(paths) == 0 {
+		paths = []string{""} // no node: its entry brings the clock into the log
+	}
+	m.log.Debug("reaping containers and TTL nodes", "nodes", len(paths))
+	pace := time.NewTicker(max(time.Minute/time.Duration(m.cfg.ReapPerMinute), 1))
+	defer pace.Stop()
+	for _, path := range paths {
+		c := &znode.Command{Body: &znode.Reap{Path: path, NeverUsedMs: neverUsedMs}}
+		if m.replica.ProposeOnce(ctx, c) != nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-pace.C:
+		}
+	}
+}
+
+// sweepLoop removes the watches of connections that had many, and settles those that have fired
+// when they were many.
+func (m *Manager) sweepLoop(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-m.sweepNow:
+		}
+		m.mu.Lock()
+		list := m.abandoned
+		m.abandoned = nil
+		m.mu.Unlock()
+		for _, s := range list {
+			for !m.watches.removeSome(s, removeStep) {
+			}
+		}
+		for !m.watches.settleSome(removeStep) {
+		}
+	}
+}

@@ -45,11 +45,11 @@ func TestLeaseMargin(t *testing.T) {
 func TestLeaseTroubleIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		m := &Manager{base: time.Now(), refusals: loglimit.New(slog.New(slog.NewTextHandler(&out, nil)))}
+		m := &Manager{instants: instants{base: time.Now()}, refusals: loglimit.New(slog.New(slog.NewTextHandler(&out, nil)))}
 		var heard, silent lease
 		time.Sleep(time.Second)
-		heard.init(m, 6*time.Second, m.since())
-		silent.init(m, 6*time.Second, m.since())
+		heard.init(&m.instants, 6*time.Second, m.since())
+		silent.init(&m.instants, 6*time.Second, m.since())
 		heard.openSince.Store(m.since())
 		for _, step := range []struct {
 			after time.Duration

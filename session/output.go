@@ -1,10 +1,15 @@
 package session
 
 import (
+	"context"
 	"errors"
+	"io"
+	"os"
 	"slices"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/semaphore"
 
 	"lockkeeper/session/admission"
 	"lockkeeper/wire"
@@ -13,12 +18,19 @@ import (
 // errEnded says that the connection has lost its session, or the session its connection.
 var errEnded = errors.New("session: connection ended")
 
+// longAnswers lets one goroutine at a time make a long answer, until ctx of the Manager ends.
+type longAnswers struct {
+	*semaphore.Weighted
+	ctx context.Context
+}
+
 // output is what is still to be sent on one connection: replies and notifications in one order.
 // What sends it is in flush.go.
 type output struct {
 	lease  *lease
 	memory *admission.Memory
 	stats  *stats
+	long   *longAnswers
 	max    int // bytes that it may hold
 
 	mu       sync.Mutex
@@ -74,9 +86,6 @@ type notice struct {
 	backlog *backlog // else nil
 }
 
-// noticeBytes is at least what a notification counts for besides its path.
-const noticeBytes = 64
-
 // bytes returns what a notice counts for, and how much of it is in a burst.
 func (n *notice) bytes() (all, shared int) {
 	if b := n.backlog; b != nil {
@@ -85,25 +94,16 @@ func (n *notice) bytes() (all, shared int) {
 	return noticeBytes + len(n.event.Path), 0
 }
 
-// appendNotice appends the frame of a notification.
-func appendNotice(buf []byte, zxid wire.Zxid, t wire.EventType, path string) []byte {
-	return wire.AppendReply(buf, wire.ReplyHeader{Xid: wire.XidNotification, Zxid: zxid},
-		wire.WatcherEvent{Type: t, State: wire.StateSyncConnected, Path: path})
-}
-
 // keptBufferBytes is up to which size the buffer of a piece is used again.
 const keptBufferBytes = 64 << 10
 
 // pieces holds free pieces. A connection has one only while there is something to send.
 var pieces = sync.Pool{New: func() any { return new(piece) }}
 
-func (o *output) init(l *lease, m *Manager) {
-	o.lease, o.memory, o.stats, o.max = l, &m.gate.Memory, &m.stats, 2*m.gate.Limits().Response
+func (o *output) init(l *lease, m *admission.Memory, s *stats, long *longAnswers, max int) {
+	o.lease, o.memory, o.stats, o.long, o.max = l, m, s, long, max
 	o.changed.L = &o.mu
 }
-
-// frameHead is the length in front of a frame.
-const frameHead = 4
 
 // addLocked adds a frame that has about so many bytes; 0 for one that is short.
 func (o *output) addLocked(h wire.ReplyHeader, body wire.Record, bytes int) {
@@ -379,4 +379,205 @@ func (o *output) detach() {
 	if !o.aborted {
 		o.dropLocked()
 	}
+}
+
+// Conn is the connection of a session. Package server implements it. The session calls Wake and
+// Abort while it holds locks, so neither may block, nor call the session.
+type Conn interface {
+	// WriteUntil writes b, and returns how much of it was written. It fails with
+	// os.ErrDeadlineExceeded at the given time, at once if that has passed.
+	WriteUntil(b []byte, until time.Time) (int, error)
+	// Wake has another goroutine call Session.Flush(true).
+	Wake()
+	// Abort closes the connection. A WriteUntil that waits for the client fails.
+	Abort()
+}
+
+const (
+	// flushPatience is how long Flush waits for the client on behalf of the goroutine that reads
+	// from it.
+	flushPatience = 10 * time.Millisecond
+	// outputCollectBytes is how much output Submit's goroutine may collect before another goroutine
+	// is started to send it.
+	outputCollectBytes = 64 << 10
+)
+
+func (o *output) open(c Conn, answer []byte) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.conn = c; o.aborted {
+		c.Abort()
+		return
+	}
+	if o.heldLocked() == 0 {
+		o.since = time.Now()
+	}
+	o.pieces = slices.Insert(o.pieces, 0, &piece{bytes: answer})
+	o.countLocked(o.pieces[0], len(answer), 0)
+}
+
+// dueLocked reports whether there is something to do for a goroutine that sends. Nothing may be
+// sent while the lease of the session is unconfirmed: a client takes whatever it receives for a
+// sign that it is connected.
+func (o *output) dueLocked() bool {
+	switch {
+	case o.over || o.aborted:
+		return false
+	case len(o.pieces) > 0:
+		return o.farewell || o.lease.mayAnswer()
+	}
+	return o.finished
+}
+
+// wakeLocked starts a goroutine that sends, unless one sends or has been started.
+func (o *output) wakeLocked() {
+	if !o.busy && !o.woken && o.conn != nil && o.dueLocked() {
+		o.woken = true
+		o.conn.Wake()
+	}
+}
+
+// wake starts a goroutine that sends what is unsent. Submit calls it before it waits, and confirm
+// when the lease has been confirmed.
+func (o *output) wake() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.wakeLocked()
+}
+
+func (o *output) flush(wait bool) error {
+	if !o.begin(wait) {
+		return nil
+	}
+	patience := time.Now().Add(flushPatience)
+	for n := 0; ; {
+		p, until, err := o.next(n)
+		if n = 0; p == nil {
+			return err
+		}
+		if p.bytes == nil {
+			if o.encode(p); len(p.bytes) == 0 {
+				o.skip()
+			}
+			continue // encoding takes time, and the lease is checked immediately before a write
+		}
+		if !wait && patience.Before(until) {
+			until = patience
+		}
+		n, err = o.conn.WriteUntil(p.bytes[p.done:min(len(p.bytes), p.done+writeChunkBytes)], until)
+		switch {
+		case err == nil:
+		case !errors.Is(err, os.ErrDeadlineExceeded):
+			return o.end(err)
+		case n > 0: // the client is slow, but it receives
+		case o.stalled():
+			return o.end(err)
+		case !wait && !time.Now().Before(patience):
+			o.delegate()
+			return nil
+		}
+	}
+}
+
+// encode encodes a piece. Backlogs take turns with each other and with reads that have long answers
+// (executeLong): hundreds of connections may have one at the same moment, and those who are sent
+// little would wait for a processor behind all of them.
+func (o *output) encode(p *piece) {
+	if p.backlog == nil {
+		p.encode()
+		return
+	}
+	if o.long.Acquire(o.long.ctx, 1) != nil {
+		p.bytes = []byte{} // the member stops
+		return
+	}
+	defer o.long.Release(1)
+	notices := p.encode()
+	o.stats.notified(notices, len(p.bytes))
+}
+
+// skip removes the current piece, of which nothing is to be sent.
+func (o *output) skip() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.removeLocked(0)
+	o.changed.Broadcast()
+}
+
+// begin makes its caller the goroutine that sends. It returns false if there is nothing to do or if
+// another goroutine sends.
+func (o *output) begin(woken bool) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if woken {
+		o.woken = false
+	}
+	if o.busy || !o.dueLocked() {
+		return false
+	}
+	o.busy = true
+	return true
+}
+
+// next records that n bytes of the current piece have been written, and returns the piece to write
+// now, and until when. If p is nil, its caller does not send any more, and returns err.
+func (o *output) next(n int) (p *piece, until time.Time, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if n > 0 {
+		o.since = time.Now()
+		p = o.pieces[0]
+		switch p.done += n; {
+		case p.done < len(p.bytes):
+		case p.backlog != nil: // there may be more of it
+			p.bytes, p.done = nil, 0
+		default:
+			o.removeLocked(0)
+			o.changed.Broadcast()
+		}
+	}
+	switch {
+	case o.aborted:
+		return nil, until, o.endLocked(errEnded)
+	case !o.dueLocked():
+		o.busy = false
+		return nil, until, nil
+	case len(o.pieces) == 0:
+		return nil, until, o.endLocked(io.EOF)
+	}
+	until = o.since.Add(time.Duration(o.lease.timeout))
+	if lease := o.lease.sendUntil(); !o.farewell && lease.Before(until) {
+		until = lease
+	}
+	return o.pieces[0], until, nil
+}
+
+// stalled reports whether the client has received nothing for as long as its session timeout.
+func (o *output) stalled() bool {
+	_, _, since := o.holds()
+	return time.Since(since) >= time.Duration(o.lease.timeout)
+}
+
+// delegate leaves what is unsent to a goroutine that may wait for the client.
+func (o *output) delegate() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.busy = false; o.aborted {
+		o.removeLocked(0)
+	}
+	o.wakeLocked()
+}
+
+// end is called by the goroutine that sends: nothing will be sent after it.
+func (o *output) end(err error) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.endLocked(err)
+}
+
+func (o *output) endLocked(err error) error {
+	o.busy, o.over = false, true
+	o.removeLocked(0)
+	o.changed.Broadcast()
+	return err
 }

@@ -169,7 +169,7 @@ func (m *Manager) connectReadOnly(req *wire.ConnectRequest, addr netip.Addr, tim
 // openLocal makes the Session of a connection to a local session; nil if read-only mode has ended.
 func (m *Manager) openLocal(id wire.SessionID, l *local, addr netip.Addr) *Session {
 	l.heard = m.since()
-	s := newSession(m, id, 0, &handshake{addr: addr, timeout: l.timeout, since: l.heard})
+	s := newSession(m, id, 0, addr, l.timeout, l.heard)
 	s.local, s.lease.local = true, true
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -179,24 +179,4 @@ func (m *Manager) openLocal(id wire.SessionID, l *local, addr netip.Addr) *Sessi
 	m.readOnly.locals[id] = l
 	m.sessions[id] = s
 	return s
-}
-
-// classifyLocal refuses what a member in read-only mode cannot do, before the request's body is
-// decoded, as ZooKeeper does. It reports whether p is classified by that.
-func (s *Session) classifyLocal(p *pending) bool {
-	if !s.local {
-		return false
-	}
-	switch op := p.req.Op; {
-	case op == wire.OpCloseSession:
-		s.m.mu.Lock()
-		delete(s.m.readOnly.locals, s.id)
-		s.m.mu.Unlock()
-		p.last = true
-		return true
-	case isWrite(op), op == wire.OpCheck, op == wire.OpDeleteContainer:
-		p.code = wire.CodeNotReadOnly
-		return true
-	}
-	return false
 }

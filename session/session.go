@@ -3,13 +3,13 @@ package session
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"lockkeeper/internal/mutant"
 	"lockkeeper/session/admission"
 	"lockkeeper/session/sasl"
 	"lockkeeper/wire"
@@ -36,6 +36,18 @@ type Session struct {
 
 	local bool // of read-only mode: not one of the cluster's sessions
 
+	requests
+	submitter
+	watching
+
+	ended atomic.Bool // set under mu
+	// granted is the instant at which the session became the first in the queue of a lock, 0 once
+	// its client has sent a request since.
+	granted atomic.Int64
+}
+
+// requests are those of a session that are not answered yet, in their order.
+type requests struct {
 	mu       sync.Mutex
 	dequeued sync.Cond // the queue has become shorter, or the connection has ended
 	queue    []pending
@@ -47,23 +59,22 @@ type Session struct {
 	// deferred says that the reconfig has been applied and the change of the members is being
 	// carried out. Pings do not wait for that, because it may take longer than the session timeout.
 	deferred bool
+}
 
-	ended atomic.Bool // set under mu
-	// granted is the instant at which the session became the first in the queue of a lock, 0 once
-	// its client has sent a request since.
-	granted atomic.Int64
-
-	// These are of Submit's goroutine.
+// submitter is the state of Submit's goroutine.
+type submitter struct {
 	ignoring    bool         // a request has ended the connection: what follows it is ignored
 	proposedIDs int          // how many of ids the newest command that carried them had
 	arriving    int          // bytes that are counted for the frame that arrives
 	pausedUntil time.Time    // by a rate quota; zero: it is not
 	sasl        *sasl.Server // the login, once it has begun
+}
 
-	// These are guarded by the watch table's lock.
-	// the paths that the connection watches, in either table; nil if none
+// watching is the share of a connection in the watch table, whose lock guards it.
+type watching struct {
+	// watched are the paths that the connection watches, in either table; nil if none
 	watched    map[string]struct{}
-	watchBytes int  // what these count for
+	watchBytes int  // the bytes that these count for
 	reachedAt  int  // position in fanout.reached, plus 1, while a command fires
 	unwatched  bool // no watch is set any more
 }
@@ -87,14 +98,14 @@ type pending struct {
 // errNullToken says that a client began SASL without a token. ZooKeeper closes the connection.
 var errNullToken = errors.New("session: null SASL token")
 
-func newSession(m *Manager, id wire.SessionID, generation uint64, h *handshake) *Session {
-	s := &Session{m: m, id: id, generation: generation, timeout: h.timeout, addr: h.addr}
+func newSession(m *Manager, id wire.SessionID, generation uint64, addr netip.Addr, timeout time.Duration, since int64) *Session {
+	s := &Session{m: m, id: id, generation: generation, timeout: timeout, addr: addr}
 	s.dequeued.L = &s.mu
-	s.account = admission.Account{Session: id, Addr: h.addr, Timeout: h.timeout}
-	s.out.init(&s.lease, m)
-	s.lease.init(m, h.timeout, h.since)
-	s.stats.init(s, m.cfg.Now())
-	ids := []znode.Identity{AddrIdentity(h.addr)}
+	s.account = admission.Account{Session: id, Addr: addr, Timeout: timeout}
+	s.out.init(&s.lease, &m.gate.Memory, &m.stats, &m.answering, 2*m.gate.Limits().Response)
+	s.lease.init(&m.instants, timeout, since)
+	s.stats.init(id, timeout, m.cfg.Now())
+	ids := []znode.Identity{AddrIdentity(addr)}
 	if m.cfg.SkipACL {
 		ids = append(ids, superIdentity)
 	}
@@ -253,7 +264,7 @@ func (s *Session) admit(p *pending) error {
 		s.mu.Unlock()
 		return errEnded
 	}
-	if len(s.queue) > 0 && !(s.deferred && p.req.Op == wire.OpPing) && !mutant.On(mutant.ReadOvertakesWrite) {
+	if len(s.queue) > 0 && !(s.deferred && p.req.Op == wire.OpPing) {
 		s.enqueueLocked(p)
 		s.mu.Unlock()
 		return nil
@@ -359,7 +370,7 @@ func (s *Session) classify(p *pending) error {
 		}
 		p.record, p.code = s.stepSASL(token)
 		p.last = p.code != wire.CodeOK
-	case isWrite(op) && !(op == wire.OpSync && mutant.On(mutant.LocalSync)):
+	case isWrite(op):
 		if err != nil {
 			p.code = wire.CodeMarshallingError
 			return nil
@@ -372,7 +383,7 @@ func (s *Session) classify(p *pending) error {
 		s.seq++
 		p.seq = s.seq
 		s.mu.Unlock()
-	case isLocal(op), mutant.On(mutant.LocalSync):
+	case isLocal(op):
 		p.record = record
 		if err != nil {
 			p.code = wire.CodeMarshallingError
@@ -542,7 +553,7 @@ func (s *Session) reply(p *pending, h wire.ReplyHeader, body wire.Record, bytes 
 	}
 	latency := time.Since(p.received)
 	s.stats.sent(h, latency)
-	s.m.stats.replied(p.req.Op, latency)
+	s.m.stats.replied(isWrite(p.req.Op) && p.req.Op != wire.OpSync, latency)
 	if p.last {
 		s.out.finish(false)
 	}
@@ -599,4 +610,102 @@ func (s *Session) markEnded() {
 		s.m.gate.Close(&s.account)
 		s.m.forget(s, last)
 	}
+}
+
+// ResetStats forgets what was counted on the connection, but not when it came and was heard from
+// (the four-letter word crst).
+func (s *Session) ResetStats() {
+	c := &s.stats
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stats = ConnStats{
+		Session: s.id, Timeout: s.timeout, Established: c.stats.Established, LastHeard: c.stats.LastHeard,
+		LastXid: -1, LastZxid: -1,
+	}
+}
+
+// Stats returns the statistics of the connection.
+func (s *Session) Stats() ConnStats {
+	unsent, _, _ := s.out.holds()
+	queued := s.queued() // Lock: before that of the statistics, which is taken inside it
+	s.stats.mu.Lock()
+	defer s.stats.mu.Unlock()
+	st := s.stats.stats
+	st.Queued, st.Unsent = queued, unsent
+	return st
+}
+
+func (s *Session) queued() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.queue)
+}
+
+// isLocal says which requests are answered by this member alone, from its own state.
+func isLocal(op wire.Op) bool {
+	switch op {
+	case wire.OpExists, wire.OpGetData, wire.OpGetACL, wire.OpGetChildren, wire.OpGetChildren2, wire.OpPing,
+		wire.OpCheckWatches, wire.OpRemoveWatches, wire.OpAddWatch, wire.OpSetWatches, wire.OpSetWatches2,
+		wire.OpMultiRead, wire.OpGetEphemerals, wire.OpGetAllChildrenNumber, wire.OpWhoAmI:
+		return true
+	}
+	return false
+}
+
+// isLong reports whether a read may take long. Such a read waits until all requests before it are
+// answered: reads behind a write are executed in the critical section of that write, and a thousand
+// long reads would block it. It does not wait for a change of the members that is being carried
+// out, which may take minutes.
+func isLong(op wire.Op) bool {
+	switch op {
+	case wire.OpGetACL, wire.OpGetChildren, wire.OpGetChildren2, wire.OpMultiRead, wire.OpGetEphemerals,
+		wire.OpSetWatches, wire.OpSetWatches2:
+		return true
+	}
+	return false
+}
+
+// Open gives the session the connection on which its output is sent, the answer to the handshake
+// first. Its caller calls Flush next. Two goroutines send, one at a time:
+//
+//   - The one that calls Submit sends the replies that Submit made at once. It calls Flush(false)
+//     before it waits for the client, so all of them are one write.
+//   - For replies to writes, events, and what the client or the lease has held up, the session
+//     calls Conn.Wake, and the goroutine that this starts calls Flush(true). It ends when nothing
+//     is left that may be sent.
+func (s *Session) Open(c Conn, answer []byte) { s.out.open(c, answer) }
+
+// Flush sends what may be sent now, unless another call of Flush is sending, which then sends that
+// too. With wait it waits for as long as the client takes to receive it; without, what the client
+// has not received after 10 ms is left to a goroutine that Conn.Wake starts.
+//
+// Errors: io.EOF says that everything has been sent and nothing more will come, so that the
+// connection can be closed in order; any other error, that it has to be closed at once. The session
+// is detached then, so that a Submit that waits returns, and what the connection holds is free.
+func (s *Session) Flush(wait bool) error {
+	err := s.out.flush(wait)
+	if err != nil && err != io.EOF {
+		s.Detach()
+	}
+	return err
+}
+
+// classifyLocal refuses what a member in read-only mode cannot do, before the request's body is
+// decoded, as ZooKeeper does. It reports whether p is classified by that.
+func (s *Session) classifyLocal(p *pending) bool {
+	if !s.local {
+		return false
+	}
+	switch op := p.req.Op; {
+	case op == wire.OpCloseSession:
+		s.m.mu.Lock()
+		delete(s.m.readOnly.locals, s.id)
+		s.m.mu.Unlock()
+		p.last = true
+		return true
+	case isWrite(op), op == wire.OpCheck, op == wire.OpDeleteContainer:
+		p.code = wire.CodeNotReadOnly
+		return true
+	}
+	return false
 }

@@ -2,6 +2,7 @@ package session
 
 import (
 	"math"
+	"sync/atomic"
 	"time"
 
 	"lockkeeper/wire"
@@ -48,3 +49,11 @@ func firstLocalID(member uint8, now time.Time) uint64 {
 
 // isLocalID says whether an id is of a session of read-only mode, of this member's or of another's.
 func isLocalID(id wire.SessionID) bool { return uint64(id)>>localBits == 0 }
+
+func (n *numbers) newID() wire.SessionID { return wire.SessionID(n.nextID.Add(1)) }
+
+// nonce numbers the commands that have no place in a session's order.
+func (n *numbers) nonce() uint64 { return n.nextNonce.Add(1) | 1<<63 }
+
+// numbers are those that a member gives to new sessions and to commands.
+type numbers struct{ nextID, nextNonce atomic.Uint64 }

@@ -9,7 +9,6 @@ import (
 	"lockkeeper/internal/histogram"
 	"lockkeeper/session/admission"
 	"lockkeeper/wire"
-	"lockkeeper/znode"
 )
 
 // stats are the counters of a member. mu is taken last of all locks.
@@ -92,9 +91,6 @@ func (m *Measures) reset() {
 	m.Replies.reset()
 }
 
-// Measures returns what is measured.
-func (m *Manager) Measures() *Measures { return &m.stats.Measures }
-
 // inc adds one to a counter of s.
 func (s *stats) inc(counter *int64) {
 	s.mu.Lock()
@@ -111,8 +107,8 @@ func (s *stats) notified(n, bytes int) {
 	s.PacketsSent += int64(n)
 }
 
-func (s *stats) replied(op wire.Op, l time.Duration) {
-	if isWrite(op) && op != wire.OpSync {
+func (s *stats) replied(update bool, l time.Duration) {
+	if update {
 		s.Updates.Observe(int64(l))
 	} else {
 		s.Reads.Observe(int64(l))
@@ -162,47 +158,6 @@ type Counters struct {
 	WrongPasswords     int64 // attaches with a password that is not the session's
 }
 
-// Stats is what a Manager knows of the work of this member.
-type Stats struct {
-	Counters
-	Outstanding int // requests that are not answered
-	Connections int // that hold a session
-	Sessions    int // of the whole cluster
-	Ephemerals  int
-	Watches     WatchCounts
-	StateBytes  int64 // of the nodes, as Limits.DataBytes counts them
-	Held        int64 // bytes of unsent output and unanswered requests
-	WatchBytes  int64 // memory of the watches, as it is counted
-}
-
-// Stats returns the statistics of this member.
-func (m *Manager) Stats() Stats {
-	s := Stats{Watches: m.watches.counts(), Held: m.gate.Memory.Held(), WatchBytes: m.watches.held(),
-		StateBytes: m.gate.StateBytes()}
-	m.replica.View(func(store *znode.Store) {
-		c := store.Counts()
-		s.Sessions, s.Ephemerals = c.Sessions, c.Ephemerals
-	})
-	for _, c := range m.all() {
-		s.Connections++
-		s.Outstanding += c.queued()
-	}
-	m.stats.mu.Lock()
-	defer m.stats.mu.Unlock()
-	s.Counters = m.stats.Counters
-	s.Refused = m.gate.Refused()
-	return s
-}
-
-// ResetStats sets counters and latencies to zero (the four-letter word srst).
-func (m *Manager) ResetStats() {
-	m.stats.mu.Lock()
-	defer m.stats.mu.Unlock()
-	m.stats.Counters = Counters{}
-	m.gate.ResetRefused()
-	m.stats.reset()
-}
-
 // ConnStats describes one connection, as the four-letter words stat and cons show it.
 type ConnStats struct {
 	Session        wire.SessionID
@@ -226,9 +181,9 @@ type connStats struct {
 	stats ConnStats
 }
 
-func (c *connStats) init(s *Session, now time.Time) {
+func (c *connStats) init(id wire.SessionID, timeout time.Duration, now time.Time) {
 	c.stats = ConnStats{
-		Session: s.id, Timeout: s.timeout, Established: now, LastHeard: time.Now(),
+		Session: id, Timeout: timeout, Established: now, LastHeard: time.Now(),
 		Received: 1, Sent: 1, LastOp: wire.OpCreateSession, LastXid: -1, // the handshake
 	}
 }
@@ -249,31 +204,13 @@ func (c *connStats) sent(h wire.ReplyHeader, latency time.Duration) {
 	c.stats.Latency.add(latency)
 }
 
-// ResetStats forgets what was counted on the connection, but not when it came and was heard from
-// (the four-letter word crst).
-func (s *Session) ResetStats() {
-	c := &s.stats
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.stats = ConnStats{
-		Session: s.id, Timeout: s.timeout, Established: c.stats.Established, LastHeard: c.stats.LastHeard,
-		LastXid: -1, LastZxid: -1,
-	}
+// WatchCounts are the sizes of the watch tables.
+type WatchCounts struct {
+	Connections int // that watch anything
+	Paths       int // watched in the data table
+	DataWatches int // entries of the data table
+	Watches     int // entries of both tables
 }
 
-// Stats returns the statistics of the connection.
-func (s *Session) Stats() ConnStats {
-	unsent, _, _ := s.out.holds()
-	queued := s.queued() // Lock: before that of the statistics, which is taken inside it
-	s.stats.mu.Lock()
-	defer s.stats.mu.Unlock()
-	st := s.stats.stats
-	st.Queued, st.Unsent = queued, unsent
-	return st
-}
-
-func (s *Session) queued() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.queue)
-}
+// frameHead is the length in front of a frame.
+const frameHead = 4

@@ -8,8 +8,8 @@ import (
 	"math"
 )
 
-// ErrDamaged is in the chain of every error about bytes that are not what was once written: a
-// checksum that does not fit, an end that is missing, contents that contradict each other.
+// ErrDamaged is in the chain of every error about bytes that have changed since they were written:
+// a checksum does not match, the end is missing, contents contradict each other.
 var ErrDamaged = errors.New("damaged")
 
 // ErrNewer is in the chain of every error about a format, a flag or a kind of command that this
@@ -27,10 +27,10 @@ func appendString(b []byte, v string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(v))), v...)
 }
 
-// decoder reads our own encodings. After the first failure every read returns zero and err says
-// what was wrong.
+// decoder reads our own encodings. After the first failure every read returns zero and err has the
+// reason.
 type decoder struct {
-	b   []byte // what has not been read
+	b   []byte // not read yet
 	err error
 }
 

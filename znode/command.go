@@ -7,7 +7,7 @@ import (
 	"lockkeeper/wire"
 )
 
-// Kind says what a command is about.
+// Kind is the kind of a command.
 type Kind uint8
 
 // All kinds of commands, each with its body. The numbers are part of the log's format.
@@ -56,7 +56,7 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind%d", uint8(k))
 }
 
-// Identity is what a connection has authenticated as: a scheme and a name within the scheme.
+// Identity is an authenticated identity of a connection: a scheme and a name within the scheme.
 // The scheme "super" with any id passes every check.
 type Identity struct{ Scheme, ID string }
 
@@ -83,31 +83,30 @@ type Body interface {
 type Request struct {
 	Op   wire.Op
 	Body []byte // after the header
-	// Identities are what the session's connection has authenticated as, without its address. They
-	// replace those that the state keeps for the session's generation; none leave these as they
-	// are.
+	// Identities of the session's connection, without its address. They replace the identities
+	// that the state has for the session's generation; none leave these as they are.
 	Identities []Identity
 }
 
-// Connection is what a new connection brings to its session.
+// Connection describes a new connection of a session.
 type Connection struct {
 	TimeoutMs int32  // negotiated
 	Password  []byte // wire.PasswordLen bytes
 	Addr      string // the client's address as identity of scheme "ip"
 }
 
-// CreateSession opens the session whose id the proposing member has chosen.
+// CreateSession opens a session. The proposing member has chosen its id.
 type CreateSession struct{ Connection }
 
-// Attach moves a session to a new connection. The command's Generation is the one that the member
-// believes current.
+// Attach moves a session to a new connection. The command's Generation is the current one, as far
+// as the member knows.
 type Attach struct{ Connection }
 
 // Expire closes a session that was silent for too long, if the command's Generation is still the
 // current one.
 type Expire struct{}
 
-// NameCluster names the cluster whose state this is, if the state has no name yet.
+// NameCluster gives the state the id of its cluster, if it has none yet.
 type NameCluster struct{ ID ClusterID }
 
 // Reap deletes a container or TTL node, if at the entry's time it is to be reaped: the leader has
@@ -121,7 +120,7 @@ type Reap struct {
 // everything that was committed before.
 type Sync struct{}
 
-// SetMembers makes the members in a config text those of the cluster if none are known yet. Later
+// SetMembers makes the members in a config text the cluster's members if none are known yet. Later
 // it may only change their addresses, and nothing once reconfig is enabled: see Store.Members.
 type SetMembers struct{ Text string }
 
@@ -132,8 +131,8 @@ type ChangeMembers struct{ Text string }
 // Reconfigure begins a change of the members that a member itself has requested.
 type Reconfigure struct{ Request []byte }
 
-// Reconfigured ends a change of the members. The command's Session, Generation and Seq are those of
-// the command that began it.
+// Reconfigured ends a change of the members. It has the Session, Generation and Seq of the command
+// that began the change.
 type Reconfigured struct {
 	Code wire.Code // CodeOK when raft has the new configuration; else the change had no effect
 	Why  string    // it had none
@@ -267,9 +266,9 @@ func appendIdentities(b []byte, ids []Identity) []byte {
 	return b
 }
 
-// identities reads what appendIdentities wrote; nil if there are none.
+// identities reads identities; nil if there are none.
 func (d *decoder) identities() []Identity {
-	// An identity takes two bytes at least, which bounds what a damaged count can make us allocate.
+	// An identity takes two bytes at least, which bounds the allocation for a damaged count.
 	n := d.count(2)
 	if n == 0 {
 		return nil
@@ -281,9 +280,9 @@ func (d *decoder) identities() []Identity {
 	return ids
 }
 
-// DecodeCommand reads one command from the start of b and returns what follows it. Slices of the
-// body alias b. It allocates at most in proportion to len(b). A kind that it does not know is
-// ErrNewer.
+// DecodeCommand reads one command from the start of b and returns the rest of b. Slices of the body
+// alias b. It allocates at most in proportion to len(b). Errors: ErrDamaged; ErrNewer for an
+// unknown kind.
 func DecodeCommand(b []byte) (c Command, rest []byte, err error) {
 	return decodeCommand(b, nil)
 }

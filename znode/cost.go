@@ -35,7 +35,7 @@ const (
 	// of an op that changes a node: 250 connections that watch this node and no other of the
 	// command, each about 45 ns; how many there are is not known at the proposal. Those that watch
 	// many nodes of a command at once, recursively or by their parent, cost as much once
-	// (session/fanout.go).
+	// (session/watch.go).
 	eventPrice  = 11_500
 	createPrice = 3000 + eventPrice
 	deletePrice = 3000 + eventPrice

@@ -6,8 +6,8 @@ import (
 	"hash/crc32"
 )
 
-// Flags are settings that change what applying a command does. The leader settles them for all
-// members by putting its own into every entry.
+// Flags are settings that change the effect of commands. The leader settles them for all members by
+// putting its own into every entry.
 type Flags uint32
 
 const (
@@ -16,8 +16,8 @@ const (
 	EnforceQuota Flags = 1 << 0
 	// ExtendedTypes allows TTL nodes (extendedTypesEnabled).
 	ExtendedTypes Flags = 1 << 1
-	// SkipACL switches every permission check off (skipACL). What ACL may be stored is checked all
-	// the same.
+	// SkipACL switches every permission check off (skipACL). ACLs are checked all the same
+	// before they are stored.
 	SkipACL Flags = 1 << 2
 	// NoDigest is that there is no scheme digest: no ACL with it may be stored
 	// (DigestAuthenticationProvider.enabled=false).
@@ -32,25 +32,26 @@ const (
 	Reconfig Flags = 1 << 6
 	// LoneVoter allows a cluster of one voter (standaloneEnabled=false).
 	LoneVoter Flags = 1 << 7
-	// KeyScheme allows ACLs with the scheme key (authProvider.N with KeyAuthenticationProvider).
+	// KeyScheme allows ACLs with the scheme key (authProvider.N with
+	// KeyAuthenticationProvider).
 	KeyScheme Flags = 1 << 8
 
-	// knownFlags are all of them. Other members know other flags: an entry with an unknown one is
-	// not applied, because it may mean something else than it seems to
+	// knownFlags are all of them. Other members know other flags: an entry with an unknown one
+	// is not applied, because it may mean something else than it seems to
 	// (docs/decisions/013-versions.md).
 	knownFlags Flags = 1<<9 - 1
 )
 
-// Entry is what one position of the replicated log holds: a batch of commands.
+// Entry is the content of one position of the replicated log: a batch of commands.
 type Entry struct {
 	Stamp
 	Commands []Command
 }
 
-// Stamp is what the leader adds to the commands of an entry.
+// Stamp is the part of an entry that the leader adds to the commands.
 type Stamp struct {
-	// TimeMs is the leader's wall clock when it made the entry, in milliseconds since 1970. It is
-	// what nodes show as ctime and mtime, and may go back from one entry to the next.
+	// TimeMs is the leader's wall clock when it made the entry, in milliseconds since 1970.
+	// Nodes show it as ctime and mtime. It may go back from one entry to the next.
 	TimeMs int64
 	// ClockMs is the cluster's clock, in milliseconds (see Store.ClockMs).
 	ClockMs int64

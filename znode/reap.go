@@ -25,8 +25,8 @@ func (s *Store) Perishable(clockMs int64, neverUsedMs int32, from, rows uint32) 
 // HasPerishables reports whether there are containers or TTL nodes.
 func (s *Store) HasPerishables() bool { return s.perishable > 0 }
 
-// perished reports whether the node at i has outlived its purpose: a container whose last child is
-// gone (or, when neverUsedMs is not 0, that never had one for longer than that), a TTL node without
+// perished reports whether the node at i has outlived its purpose: a container that has lost its
+// last child (or, unless neverUsedMs is 0, has had none for longer than that), a TTL node without
 // children that was not written to for longer than its time to live. nowMs is clock.nowMs.
 func (s *Store) perished(i slot, nowMs int64, neverUsedMs int32) bool {
 	n := s.nodes.row(i)

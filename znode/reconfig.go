@@ -19,11 +19,10 @@ type membership struct {
 	change  *Change
 }
 
-// Change is a change of the members that is being carried out: the leader changes what raft counts,
-// step by step, and then commits KindReconfigured. A leader that comes in between goes on with it.
+// Change is a change of the members in progress: the leader changes raft's configuration, step by
+// step, and then commits Reconfigured. A new leader continues it.
 type Change struct {
-	// Session, Generation and Seq are those of the command that began the change, and
-	// identify it.
+	// Session, Generation and Seq of the command that began the change identify it.
 	Session    wire.SessionID
 	Generation uint64
 	Seq        uint64
@@ -80,7 +79,7 @@ func (s *Store) changeMembers(c *Command, text string, r *Result) {
 }
 
 // showMembers makes the members the data of /zookeeper/config, if they are not already. The Stat is
-// that of ZooKeeper (docs/protocol/admin.md section 6.2): version -1, and as mzxid the version of
+// like ZooKeeper's (docs/protocol/admin.md section 6.2): version -1, and as mzxid the version of
 // the members.
 func (s *Store) showMembers() {
 	i, m := s.paths[configPath], &s.membership
@@ -170,7 +169,7 @@ func (s *Store) reconfigured(c *Command, code wire.Code, r *Result) {
 	s.showMembers()
 }
 
-// nextMembers is what a reconfig request makes of the members. An error says what is wrong with the
+// nextMembers returns the members after a reconfig request. An error describes a fault of the
 // request.
 func nextMembers(members []Member, req *wire.ReconfigRequest) ([]Member, error) {
 	if !req.NullNewMembers {
@@ -249,7 +248,7 @@ func bulkMembers(text string) ([]Member, error) {
 					return nil, numberError(fmt.Sprintf("%q is no version", value))
 				}
 			}
-			continue // the new version is that of this change
+			continue // this change gives the new version
 		case !strings.HasPrefix(key, memberPrefix):
 			return nil, fmt.Errorf("%q is no server line", key)
 		}

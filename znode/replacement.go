@@ -29,13 +29,13 @@ type replacement struct {
 	session wire.SessionID
 	rs      restorer
 	ended   bool                // the last block has arrived
-	derived bool                // all that follows from the nodes has been made
+	derived bool                // links, ephemerals and quotas have been derived from the nodes
 	checked bool                // RestoreCommit may come
 	d       derivation          // of the nodes
-	acls    int                 // how many of rs.acls have been looked at
-	paths   map[string]struct{} // of the nodes whose ephemeral children were left out
-	parents []slot              // the same, as far as they have been found
-	missing string              // the first in order of those that are not there
+	acls    int                 // the number of rs.acls that are checked
+	paths   map[string]struct{} // parents of the ephemeral nodes that were left out
+	parents []slot              // those of paths that have been found
+	missing string              // the first of paths, in order, that does not exist
 }
 
 // The steps of a restore.
@@ -46,18 +46,18 @@ const (
 	RestoreCommit = 4
 )
 
-// restoreCheckRows is how many nodes, or half as many of anything else, a RestoreCheck handles.
+// restoreCheckRows is the number of nodes, or twice the number of other rows, of a RestoreCheck.
 const restoreCheckRows = 4096
 
-// maxRestoredZxid bounds the zxid of a snapshot that is restored: those of the state go on from it.
+// maxRestoredZxid bounds the zxid of a restored snapshot: later zxids of the state follow it.
 const maxRestoredZxid = 1 << 60
 
-// Restoring reports whether a state is arriving that is to replace this one. No snapshot may be
-// taken then: it would not have what has arrived.
+// Restoring reports whether a restore is under way. No snapshot may be taken then: it would lack
+// the blocks that have arrived.
 func (s *Store) Restoring() bool { return s.replacement != nil }
 
 // RestoreReady reports whether the state that session restores is complete and checked, so that
-// RestoreCommit may follow, and how large it is.
+// RestoreCommit may follow, and its size.
 func (s *Store) RestoreReady(session wire.SessionID) (size Size, ready bool) {
 	p := s.replacement
 	if p == nil || p.session != session || !p.checked {
@@ -128,7 +128,7 @@ func (p *replacement) block(b []byte) error {
 	return err
 }
 
-// check does some more of what is left to do when all blocks have arrived.
+// check does the next part of the checks that follow the last block.
 func (p *replacement) check() (err error) {
 	switch {
 	case !p.ended:
@@ -149,7 +149,8 @@ func (p *replacement) check() (err error) {
 		p.acls += len(some)
 	case len(p.paths) > 0:
 		n := restoreCheckRows
-		// The order differs between members, so none may fail before all paths have been looked up.
+		// The order differs between members, so none may fail before all paths have been
+		// looked up.
 		for path := range p.paths {
 			if i, ok := p.rs.s.paths[path]; ok {
 				p.parents = append(p.parents, i)
@@ -171,8 +172,8 @@ func (p *replacement) check() (err error) {
 }
 
 // replace makes p the state, as if all its sessions had been closed, at a zxid that is beyond both
-// this state's and p's. The members stay those of this state, and so does /zookeeper/config. All
-// sessions end.
+// this state's and p's. This state keeps its members and /zookeeper/config. All sessions
+// end.
 func (s *Store) replace(p *replacement) {
 	n := p.rs.s
 	s.tx.zxid = max(s.tx.zxid, n.zxid+1)
@@ -206,18 +207,17 @@ func (s *Store) replace(p *replacement) {
 	}
 }
 
-// SnapshotInfo is what a snapshot says of itself.
+// SnapshotInfo describes a snapshot.
 type SnapshotInfo struct {
 	Zxid            wire.Zxid
 	Nodes, Sessions uint64
-	Cluster         ClusterID // that it was taken in; 0: it does not say
-	// Bytes is how large its nodes are, as in Size, without their ACLs.
+	Cluster         ClusterID // 0: it does not say
+	// Bytes is the size of its nodes, as in Size, without their ACLs.
 	Bytes int64
 }
 
-// SnapshotScanner reads a snapshot block by block, without making a state of it. Blocks, with the
-// header in front, are what RestoreBegin and RestoreBlock take. What contradicts itself over
-// several blocks is found by these only.
+// SnapshotScanner reads a snapshot block by block, without making a state of it. RestoreBegin takes
+// the header and RestoreBlock the blocks. Only these find contradictions between blocks.
 type SnapshotScanner struct {
 	r    io.Reader
 	br   blockReader
@@ -242,7 +242,7 @@ func (sc *SnapshotScanner) Header() ([]byte, error) {
 }
 
 // Next reads the next block, which is valid until the next call. Errors: io.EOF behind the last
-// one, when nothing follows it; ErrDamaged, ErrNewer; those of the reader.
+// one, when nothing follows it; ErrDamaged, ErrNewer; an error of the reader.
 func (sc *SnapshotScanner) Next() ([]byte, error) {
 	if sc.done {
 		if err := sc.br.eof(); err != nil {
@@ -272,7 +272,7 @@ func (sc *SnapshotScanner) Next() ([]byte, error) {
 	return sc.raw.Bytes(), nil
 }
 
-// Info returns what is known of the snapshot: all of it behind the last block.
+// Info describes the snapshot as far as it has been read: completely after the last block.
 func (sc *SnapshotScanner) Info() SnapshotInfo { return sc.info }
 
 // ScanSnapshot reads a snapshot up to the end of r and verifies its checksums.

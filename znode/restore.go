@@ -9,14 +9,13 @@ import (
 	"io"
 	"math"
 
-	"lockkeeper/internal/mutant"
 	"lockkeeper/wire"
 )
 
 // Restore reads a state that Snapshot.WriteTo wrote, up to the end of r. It refuses everything
-// else: with ErrNewer what a later version of this program wrote, with ErrDamaged what was changed,
-// cut off or continued, or contradicts itself; other errors are those of r. It allocates at most in
-// proportion to what it reads.
+// else. Errors: ErrNewer for a snapshot of a later version of this program; ErrDamaged for one that
+// was changed, cut off or continued, or contradicts itself; an error of r. It allocates at most in
+// proportion to the bytes that it reads.
 func Restore(r io.Reader) (*Store, error) {
 	s := empty()
 	rs := &restorer{r: blockReader{r: r}, s: s}
@@ -36,11 +35,11 @@ type restorer struct {
 	acls []*aclList // by number
 	last blockKind  // of the newest block, 0 before the first
 
-	// How many nodes and sessions have been read, and how many there are to be.
+	// The numbers of nodes and sessions that have been read, and that the head announces.
 	nodes, sessions       uint64
 	nodesDue, sessionsDue uint64
-	// skip is called with each ephemeral node and decides that it is left out, with all sessions;
-	// nil: all are taken.
+	// skip is called with each ephemeral node, which is left out, and so are all sessions; nil:
+	// all are taken.
 	skip func(*node)
 }
 
@@ -137,9 +136,6 @@ func (rs *restorer) session(d *decoder) {
 		addr:       d.string(),
 		password:   d.string(),
 		identities: d.identities(),
-	}
-	if mutant.On(mutant.SnapshotForgetsTurns) {
-		row.lastSeq = 0
 	}
 	if d.err != nil {
 		return
@@ -279,7 +275,7 @@ func (d *derivation) link(i slot) error {
 	return nil
 }
 
-// blockReader reads what blockWriter wrote.
+// blockReader reads the blocks of a blockWriter.
 type blockReader struct {
 	r   io.Reader
 	buf bytes.Buffer
@@ -323,8 +319,7 @@ func (br *blockReader) next() (blockKind, []byte, error) {
 	if length >= blockMaxSize {
 		return 0, nil, fmt.Errorf("%w: block of %d bytes", ErrDamaged, length)
 	}
-	// CopyN grows the buffer with what really comes, so a damaged length cannot make us allocate a
-	// lot.
+	// CopyN grows the buffer with the bytes that arrive, so a damaged length allocates little.
 	br.buf.Reset()
 	if _, err := io.CopyN(&br.buf, br.r, int64(length)); err == io.EOF {
 		return 0, nil, fmt.Errorf("%w: it ends too early", ErrDamaged)

@@ -5,11 +5,10 @@ import (
 	"iter"
 	"slices"
 
-	"lockkeeper/internal/mutant"
 	"lockkeeper/wire"
 )
 
-// session is what a snapshot keeps of a session.
+// session is a session as a snapshot has it.
 type session struct {
 	id         wire.SessionID
 	generation uint64 // of the connection that counts; 0 in a row that is not in use
@@ -17,8 +16,8 @@ type session struct {
 	timeoutMs  int32
 	addr       string
 	password   string
-	// identities are those that the newest command of the generation that carried any has shown.
-	// Replaced, never modified.
+	// identities are from the newest command of the generation that carried any. Replaced,
+	// never modified.
 	identities []Identity
 }
 
@@ -32,7 +31,7 @@ type belongings struct {
 // belongingsOf returns the belongings of the session at i.
 func (s *Store) belongingsOf(i slot) *belongings { return &s.belongings[i/pageRows][i%pageRows] }
 
-// SessionInfo is what the state knows about a session.
+// SessionInfo describes a session.
 type SessionInfo struct {
 	ID         wire.SessionID
 	TimeoutMs  int32  // negotiated by the newest connection
@@ -55,7 +54,7 @@ func (s *Store) Session(id wire.SessionID) (SessionInfo, bool) {
 	return s.sessionInfo(i), true
 }
 
-// Claim is what a client says of the session that it attaches to.
+// Claim names a session and proves the right to attach to it.
 type Claim struct {
 	Session  wire.SessionID
 	Password [wire.PasswordLen]byte
@@ -113,8 +112,8 @@ func (s *Store) Ephemerals(id wire.SessionID) []string {
 	return paths
 }
 
-// EphemeralsBytes returns how many bytes the paths of a session's ephemeral nodes take up in an
-// answer, without looking at them.
+// EphemeralsBytes returns the size of the paths of a session's ephemeral nodes in an answer,
+// without reading them.
 func (s *Store) EphemeralsBytes(id wire.SessionID) int {
 	i, ok := s.sessionSlots[id]
 	if !ok {
@@ -144,8 +143,8 @@ func (s *Store) leaveAddr(addr string) {
 	}
 }
 
-// SessionCounts returns the number of sessions, and of those whose newest connection came from an
-// address, as AddrText has it.
+// SessionCounts returns the number of all sessions, and of the sessions with their newest
+// connection from an address (AddrText).
 func (s *Store) SessionCounts(addr string) (all, there int) {
 	return s.sessions.len(), s.sessionsAt[addr]
 }
@@ -179,8 +178,8 @@ func mayBeSession(id wire.SessionID) bool {
 // generations number the connections of sessions.
 //
 // Invariant: no two connections of one id have the same generation, though the id may come back
-// when its session has ended, because a wall clock was set back (session/sessionid.go). So what an
-// earlier session of that id still has in flight is never taken for a request of the new one.
+// when its session has ended, because a wall clock was set back (session/sessionid.go). So a
+// request that an earlier session of that id has in flight is never applied for the new one.
 type generations struct {
 	ended uint64 // the largest of a session that has ended: new sessions begin above it
 	given uint64 // the largest of any session
@@ -221,7 +220,7 @@ func (s *Store) createSession(id wire.SessionID, c *Connection, r *Result) {
 	s.tx.changed = true
 }
 
-// samePassword compares in a time that does not depend on what is in the passwords.
+// samePassword compares in a time that does not depend on the passwords.
 func samePassword(a string, b []byte) bool { return subtle.ConstantTimeCompare([]byte(a), b) == 1 }
 
 // attachSession gives a session a new connection.
@@ -253,7 +252,7 @@ func (s *Store) attachSession(c *Command, by *Connection, r *Result) {
 	r.Generation = row.generation
 }
 
-// expireSession closes a session whose lease has expired, unless it has a newer connection.
+// expireSession closes a session with an expired lease, unless it has a newer connection.
 func (s *Store) expireSession(c *Command, r *Result) {
 	i, ok := s.sessionSlots[c.Session]
 	if !ok {
@@ -271,11 +270,7 @@ func (s *Store) expireSession(c *Command, r *Result) {
 // one zxid.
 func (s *Store) closeSession(i slot) {
 	id := s.sessions.row(i).id
-	for k, path := range s.Ephemerals(id) {
-		if k > 0 && mutant.On(mutant.EphemeralsInTwoSteps) {
-			s.tx.changed = true
-			return // the rest when the end is proposed again
-		}
+	for _, path := range s.Ephemerals(id) {
 		s.deleteNode(s.paths[path])
 	}
 	if s.replacement != nil && s.replacement.session == id {

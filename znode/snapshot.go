@@ -62,11 +62,11 @@ const (
 	snapshotHeaderSize = 8 + 4
 	blockHeaderSize    = 1 + 4 + 4
 
-	// blockFullSize is the size in bytes from which on a block is written out. A block is larger
-	// than this by one node at most.
+	// blockFullSize is the size in bytes from which on a block is written out. A block is
+	// larger than this by one node at most.
 	blockFullSize = 64 << 10
-	// blockMaxSize is the size in bytes that no block reaches: a node's path and data are parts of
-	// one client frame.
+	// blockMaxSize is the size in bytes that no block reaches: a node's path and data are parts
+	// of one client frame.
 	blockMaxSize = 1 << 30
 )
 
@@ -79,8 +79,8 @@ const (
 	blockEnd
 )
 
-// Snapshot is the state at one moment. It shares memory with the Store, which copies what it
-// changes, until Release.
+// Snapshot is the state at one moment. It shares memory with the Store, which copies rows before it
+// changes them, until Release.
 type Snapshot struct {
 	store        *Store // only for counting the snapshots
 	zxid         wire.Zxid
@@ -123,8 +123,8 @@ func (sn *Snapshot) Release() {
 // errReleased is a program error: the state is gone.
 var errReleased = errors.New("it has been released")
 
-// WriteTo writes the snapshot to w, in pieces of some 64 KB, and returns the number of bytes. An
-// error is that of w. Apply may run at the same time.
+// WriteTo writes the snapshot to w, in pieces of some 64 KB, and returns the number of bytes.
+// Errors: those of w. Apply may run at the same time.
 func (sn *Snapshot) WriteTo(w io.Writer) (int64, error) {
 	if sn.released.Load() {
 		return 0, fmt.Errorf("znode: write snapshot: %w", errReleased)
@@ -285,8 +285,8 @@ func (bw *blockWriter) end() {
 	bw.write(bw.b)
 }
 
-// blockSum is the checksum of a block: before is that of the block before, start its kind and
-// length.
+// blockSum is the checksum of a block: before is the checksum of the block before, start its kind
+// and length.
 func blockSum(before uint32, start, payload []byte) uint32 {
 	return crc32.Update(crc32.Update(before, castagnoli, start), castagnoli, payload)
 }

@@ -3,7 +3,6 @@ package znode
 import (
 	"sync/atomic"
 
-	"lockkeeper/internal/mutant"
 	"lockkeeper/wire"
 )
 
@@ -20,7 +19,7 @@ type Store struct {
 
 	cluster    ClusterID
 	membership membership
-	// replacement is what is to replace the state, as far as it has arrived; nil without a restore.
+	// replacement is the state of a restore in progress; nil without one.
 	replacement *replacement
 
 	nodes  table[node]
@@ -50,7 +49,7 @@ type Store struct {
 	multi  []OpResult
 }
 
-// tx is what applying a command is about besides the state, and what has come of it so far.
+// tx is the context of the command that is being applied, and its effects so far.
 type tx struct {
 	zxid    wire.Zxid // that the command gets if it has an effect
 	changed bool      // whether it had one
@@ -59,8 +58,7 @@ type tx struct {
 	ids     []Identity             // of the command's connection
 	granted map[*aclList]wire.Perm // to ids, by the ACLs that the command has checked
 	events  []Event
-	// guarding is the node whose children have the guards above, as far as this command has asked;
-	// noSlot: none.
+	// guarding is the parent of the nodes that the guards above are for; noSlot: none.
 	guarding slot
 	above    []guard
 	buried   bool
@@ -73,7 +71,7 @@ func recycle[T any](buf []T) []T {
 	if cap(buf) > 1024 {
 		return nil
 	}
-	clear(buf) // the garbage collector can have what it points to
+	clear(buf) // for the garbage collector
 	return buf[:0]
 }
 
@@ -107,21 +105,19 @@ func empty() *Store {
 	}
 }
 
-// Apply applies the commands of e in order; term is that of e's position in the log. After each
-// command, before the next is applied, it calls each (unless that is nil) with the command and its
-// result. Both are valid only during the call, but for strings and for the ACLs and Paths of
-// events, which are never modified. each may read the Store, and let others read it.
+// Apply applies the commands of e in order; term is the term of e in the log. After each command,
+// before the next is applied, it calls each (unless each is nil) with the command and its result.
+// Both are valid only during the call, but for strings and for the ACLs and Paths of events, which
+// are never modified. each may read the Store, and let others read it.
 //
-// Apply cannot fail: the result of a command says what was refused, and that changes nothing. The
-// state after it depends on nothing but the state before, term and e.
+// Apply cannot fail: a refused command has a result that says so, and changes nothing. The state
+// after it depends on nothing but the state before, term and e.
 func (s *Store) Apply(term uint64, e *Entry, each func(*Command, *Result)) {
 	if s.snapshots.Load() == 0 {
 		s.nodes.thaw()
 		s.sessions.thaw()
 	}
-	if e.TimeMs > s.timeMs || !mutant.On(mutant.TimeNeverGoesBack) {
-		s.timeMs = e.TimeMs
-	}
+	s.timeMs = e.TimeMs
 	s.clock.advance(e.ClockMs)
 	for i := range e.Commands {
 		c := &e.Commands[i]
@@ -145,9 +141,6 @@ func (s *Store) Apply(term uint64, e *Entry, each func(*Command, *Result)) {
 func (s *Store) begin(term uint64, flags Flags, c *Command) {
 	t := &s.tx
 	t.zxid = max(s.zxid+1, wire.Zxid(term<<32)+1)
-	if mutant.On(mutant.ZxidRepeats) {
-		t.zxid = wire.Zxid(term<<32) + 1
-	}
 	t.changed = false
 	t.flags = flags
 	t.session = c.Session
@@ -214,7 +207,7 @@ func (s *Store) applyRequest(c *Command, q *Request, r *Result) {
 }
 
 // nextOf returns the session of a command that is the next one of its current connection, and
-// counts it. For others r says what they are instead.
+// counts it. For others r has a Status.
 func (s *Store) nextOf(c *Command, r *Result) (slot, bool) {
 	i, ok := s.sessionSlots[c.Session]
 	if !ok {
@@ -224,18 +217,18 @@ func (s *Store) nextOf(c *Command, r *Result) (slot, bool) {
 	row := s.sessions.row(i)
 	r.Generation = row.generation
 	switch {
-	case c.Generation != row.generation && !mutant.On(mutant.OldConnectionServed):
+	case c.Generation != row.generation:
 		r.Status = Moved
 		return noSlot, false
-	case c.Seq <= row.lastSeq && !mutant.On(mutant.AppliedTwice):
+	case c.Seq <= row.lastSeq:
 		r.Status = Duplicate
 		return noSlot, false
-	case c.Seq > row.lastSeq+1 && !mutant.On(mutant.GapTaken):
+	case c.Seq > row.lastSeq+1:
 		r.Status = Gap
 		return noSlot, false
 	}
-	// The number is used up whether the request succeeds or not: the client gets an answer either
-	// way.
+	// The number is used up whether the request succeeds or not: the client gets an answer
+	// either way.
 	s.sessions.mut(i).lastSeq = c.Seq
 	return i, true
 }
@@ -243,14 +236,14 @@ func (s *Store) nextOf(c *Command, r *Result) (slot, bool) {
 // Zxid returns the zxid of the newest update.
 func (s *Store) Zxid() wire.Zxid { return s.zxid }
 
-// NodeMemory is what a node counts for in Store.Size besides its path and its data.
+// NodeMemory is the part of a node in Store.Size besides its path and its data.
 const NodeMemory = 512
 
-// Size is how large the state is, for the limits of a whole cluster.
+// Size is the size of the state, for the limits of a whole cluster.
 type Size struct {
 	Nodes int64
-	// Bytes estimates the memory of the nodes: their paths and data, NodeMemory for each, and their
-	// ACLs, each different one once.
+	// Bytes estimates the memory of the nodes: their paths and data, NodeMemory for each, and
+	// their ACLs, each different one once.
 	Bytes int64
 }
 

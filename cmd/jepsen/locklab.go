@@ -18,7 +18,7 @@ import (
 // lockLabPatience is how long the lab may take to end its servers when it is called off.
 const lockLabPatience = 30 * time.Second
 
-// runLockLab is the command lock-lab: it builds the program of jepsen/locklab, a module of its own
+// runLockLab is the command lock-lab: it builds the program of jepsen/locklab
 // with dependencies of its own, and runs it in this process's place.
 func runLockLab(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	status := exitUsage

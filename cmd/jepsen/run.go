@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"lockkeeper/jepsen"
+	"lockkeeper/jepsen/mutant"
 	"lockkeeper/jepsen/report"
 	"lockkeeper/jepsen/run"
 	"lockkeeper/jepsen/workload"
@@ -63,8 +65,7 @@ func runRun(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	c.StringVar(&t.Network, "network", t.Network,
 		"namespace (needs root), proxy, or auto: namespaces where they can be had and\n"+
 			"can do what the nemeses need, else TCP proxies")
-	c.StringVar(&t.Mutation, "mutation", "", "plant the `bug` in the recipes of the clients; needs a jepsen that was built\n"+
-		"with -tags mutants")
+	c.StringVar(&t.Mutation, "mutation", "", "plant the `bug` in the recipes of the clients; needs Go and the sources")
 	l.define(c, "the `name` of the server: lockkeeper, or zookeeper to compare (Debian's package)")
 	status, ok := c.parse(args, stdout, stderr, func() error {
 		t.Workloads, t.Nemeses = words(*workloads), words(*nemeses)
@@ -115,16 +116,39 @@ func playRun(ctx context.Context, t run.Test, l live) (result *report.Run, err e
 			return nil, err
 		}
 	}
-	self, err := os.Executable()
+	program, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("where is this program? %w", err)
 	}
-	t.Client = []string{self, "client"}
+	if t.Mutation != "" {
+		if program, err = buildPlanted(ctx, t.Scratch); err != nil {
+			return nil, err
+		}
+	}
+	t.Client = []string{program, "client"}
 	fmt.Fprintf(t.Progress, "seed %d\n", t.Seed)
 	if result, err = t.Run(ctx); err != nil {
 		return nil, err
 	}
 	return result, report.Write(l.report, t.Scratch, result)
+}
+
+// buildPlanted builds this program into dir, with the planted bugs, and returns its name.
+func buildPlanted(ctx context.Context, dir string) (string, error) {
+	files := filepath.Join(dir, "planted")
+	if err := os.Mkdir(files, 0o755); err != nil {
+		return "", err
+	}
+	overlay, err := mutant.Overlay(files)
+	if err != nil {
+		return "", err
+	}
+	program := filepath.Join(files, "jepsen")
+	out, err := exec.CommandContext(ctx, "go", "build", "-overlay", overlay, "-o", program, "lockkeeper/cmd/jepsen").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("build the clients with the planted bugs: %w\n%s", err, out)
+	}
+	return program, nil
 }
 
 // runClient is a client's process of run.

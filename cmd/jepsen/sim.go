@@ -12,14 +12,14 @@ import (
 	"sync"
 	"time"
 
-	"lockkeeper/internal/mutant"
+	"lockkeeper/jepsen/mutant"
 	"lockkeeper/jepsen/sim"
 )
 
 const simAbout = `Runs simulated clusters, whole members on simulated networks and disks, in virtual time: an hour
 takes a few seconds. Each seed is another cluster, with other faults and clients.
 
-Simulations run inside testing/synctest bubbles, so this compiles the tests of server/simtest and
+Simulations run inside testing/synctest bubbles, so this compiles the tests of jepsen/simtest and
 runs them, one process for each seed: it needs the Go toolchain and must be run inside the module.
 For the sake of seeds that reproduce their runs the standard library is compiled anew, with a few
 lines of the runtime replaced (see jepsen/sim); the first time takes a minute.
@@ -66,7 +66,7 @@ func (f *simFlags) check() error {
 	case f.mutation != "" && entry(f.mutation) == nil:
 		return fmt.Errorf("there is no mutation %q; see -list", f.mutation)
 	case f.mutation != "" && entry(f.mutation).Recipe != "":
-		return fmt.Errorf("%q is for go test -tags mutants -run TestPlantedBugs ./recipes", f.mutation)
+		return fmt.Errorf("%q is for go test ./jepsen/mutant -run TestRecipes", f.mutation)
 	case f.first == 0:
 		f.first = rand.Uint64()>>33 + 1
 	}
@@ -311,16 +311,19 @@ func (s *simRun) allMutations(ctx context.Context) (ok bool, err error) {
 	return ok, nil
 }
 
-// hunt simulates with a planted bug until it is caught, for as many seeds as the flags say, or runs
-// the scenario that aims at it. It returns the result that caught it, nil if none did, and what was
-// run.
+// hunt simulates with a planted bug until it is caught, for as many seeds as the flags say: random
+// simulations, or the scenario that aims at the bug. It returns the result that caught it, nil if
+// none did, and a phrase for the runs.
 func (s *simRun) hunt(ctx context.Context, e mutant.Entry) (caught *sim.Result, how string, err error) {
 	if e.Scenario != "" {
-		r, err := s.program.Run(ctx, sim.Simulation{Scenario: e.Scenario, Mutation: e.Name, Virtual: s.flags.virtual})
-		if err == nil && !r.OK() {
-			caught = r
+		for seed := range s.flags.seeds {
+			r, err := s.program.Run(ctx, sim.Simulation{Scenario: e.Scenario, Seed: s.flags.first + seed,
+				Mutation: e.Name, Virtual: s.flags.virtual})
+			if err != nil || !r.OK() {
+				return r, fmt.Sprintf("by %s, run %d", e.Scenario, seed+1), err
+			}
 		}
-		return caught, "by " + e.Scenario, err
+		return nil, fmt.Sprintf("by %s, %d runs", e.Scenario, s.flags.seeds), nil
 	}
 	one := &simRun{flags: s.flags, program: s.program, json: s.json, out: s.out, quiet: true,
 		digests: make(map[string]int)}

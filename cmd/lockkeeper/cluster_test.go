@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -71,6 +72,11 @@ func TestClusterCommands(t *testing.T) {
 	}
 	await(t, "the members", func() bool { ms, v := running[0].Replica().Members(); return len(ms) == 3 && v != 0 })
 	t.Setenv(serversVariable, all[0].ClientAddr+","+all[1].ClientAddr)
+	for _, args := range [][]string{{"cluster", "remove", ""}, {"cluster", "transfer-leader", ""}, {"status", "-may-stop", ""}} {
+		if got := completed(t, args...); !slices.Equal(got, []string{"1", "2", "3"}) {
+			t.Errorf("%q is completed with %q", args, got)
+		}
+	}
 	ok := func(args ...string) string {
 		t.Helper()
 		status, stdout, stderr := invoke(append([]string{"cluster"}, args...)...)

@@ -1,7 +1,9 @@
 // Command lockkeeper runs a coordination server that speaks the ZooKeeper client protocol, and has
-// commands that are clients of it. Each command is a struct whose fields are its flags (see runner
-// in main.go), with a help page in help/. The command line never interprets the protocol or the
-// state: it calls package server, and package recipes for the clients. Begin with main.go.
+// commands that are clients of it. Each command is a struct with its flags as fields (see runner in
+// main.go), and has a help page in help/. cobra finds the command and completes command lines for
+// shells; the flags are those of Go's package flag, with one dash or two. The command line never
+// interprets the protocol or the state: it calls package server, and package recipes for the
+// clients. Begin with main.go.
 //
 // A member prints one line on standard output when clients can connect, and its log on standard
 // error. The exit status is 0 after a stop by a signal, 1 when the command failed, 2 for a wrong

@@ -48,15 +48,28 @@ func page(name string) string {
 func (c command) help() string {
 	var flags [][2]string
 	c.flagSet().VisitAll(func(f *flag.Flag) {
-		value, text, ok := strings.Cut(strings.TrimPrefix(f.Usage, "`"), "` ")
-		if !ok {
-			flags = append(flags, [2]string{"-" + f.Name, f.Usage})
-			return
-		}
-		flags = append(flags, [2]string{"-" + f.Name + " " + value, text})
+		value, text := usageOf(f)
+		flags = append(flags, [2]string{strings.TrimSpace("-" + f.Name + " " + value), text})
 	})
 	return strings.NewReplacer("\nFlags:\n", "\nFlags:\n"+described(flags),
 		"\nWorkloads:\n", "\nWorkloads:\n"+described(bench.Workloads())).Replace(page(c.name))
+}
+
+// usageOf splits the usage of a flag into the name of its value and the text; see runner.
+func usageOf(f *flag.Flag) (value, text string) {
+	if value, text, ok := strings.Cut(strings.TrimPrefix(f.Usage, "`"), "` "); ok {
+		return value, text
+	}
+	return "", f.Usage
+}
+
+// short is the first clause of the help text, for completion and manual pages.
+func (c command) short() string {
+	_, text, _ := strings.Cut(page(c.name), "\n\n")
+	for _, end := range []string{". ", ", ", ": ", "; "} {
+		text, _, _ = strings.Cut(strings.Join(strings.Fields(text), " "), end)
+	}
+	return strings.TrimRight(text, ".:")
 }
 
 // described formats a list of names and descriptions. A name without a description is left out.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"lockkeeper/cmd/lockkeeper/internal/guard"
 	"lockkeeper/recipes"
 )
 
@@ -85,9 +86,9 @@ func (f *holdFlags) finish(e env, args []string) error {
 // open connects, if there is a CMD, and returns the signals for it, too.
 func (f *holdFlags) open() (*client, <-chan os.Signal, error) {
 	if _, err := exec.LookPath(f.args[0]); err != nil {
-		return nil, nil, f.fail(cannotStart(err), err)
+		return nil, nil, f.fail(exitStatus(guard.CannotStart(err)), err)
 	}
-	signals := catch()
+	signals := guard.Catch()
 	c, err := f.connect(recipes.Config{Logger: slog.New(&clientLog{clientFlags: &f.clientFlags})})
 	if err != nil {
 		return nil, nil, f.fail(exitTrouble, err)
@@ -101,6 +102,16 @@ func checkPath(path string) error {
 	}
 	return nil
 }
+
+// Exit statuses of lock and elect where the command that they run has none of its own: those of
+// timeout(1) and of shells.
+const (
+	exitLost     = 123 // the lock was lost, and with it the command
+	exitTimedOut = 124 // not acquired in time
+	exitTrouble  = 125 // this command failed: usage, cluster out of reach
+	exitCannot   = guard.ExitCannot
+	exitNotFound = guard.ExitNotFound
+)
 
 type lockCommand struct {
 	holdFlags
@@ -214,7 +225,7 @@ func (f *holdFlags) acquire(c *client, signals <-chan os.Signal, timeout time.Du
 			f.tell("acquired", fmt.Sprintf("holds %s, token %d", f.path, o.g.Token()), "token", o.g.Token(), "node", o.g.Node())
 			return o.g, nil
 		case s := <-signals:
-			if s, ok := interrupts(s); ok {
+			if s, ok := guard.Interrupts(s); ok {
 				cancel()
 				if o := <-got; o.g != nil { // it was acquired in the same moment
 					f.release(o.g, signals)
@@ -307,25 +318,25 @@ func (f *holdFlags) hold(conn *client, g *recipes.Grant, signals <-chan os.Signa
 			"-kill-after %v is more than %v, a third of the session timeout: %s may still run when somebody else has the lock",
 			f.killAfter, third.Round(time.Millisecond), f.args[0]))
 	}
-	c, err := startChild(f.args, []string{
+	c, err := guard.Start(f.args, []string{
 		"LOCKKEEPER_LOCK=" + f.path, "LOCKKEEPER_TOKEN=" + strconv.FormatInt(g.Token(), 10), withinVariable(g),
 	}, f.onLost == onLostKill)
 	if err != nil {
-		return false, f.fail(cannotStart(err), err)
+		return false, f.fail(exitStatus(guard.CannotStart(err)), err)
 	}
-	gone, ended := g.Lost(), c.ended
+	gone, ended := g.Lost(), c.Ended
 	var late <-chan time.Time
 	for {
 		select {
-		case <-c.done:
-			return false, exitStatus(c.status)
+		case <-c.Done:
+			return false, exitStatus(c.Status)
 		case <-ended:
 			ended = nil
 			switch {
-			case f.rest == restKill, c.wasAskedToEnd():
+			case f.rest == restKill, c.WasAskedToEnd():
 				f.end(c, grace, signals)
 			case f.rest == restLeave:
-				c.leave()
+				c.Leave()
 			default:
 				late = time.After(restPatience)
 			}
@@ -333,11 +344,11 @@ func (f *holdFlags) hold(conn *client, g *recipes.Grant, signals <-chan os.Signa
 			f.say("background", fmt.Sprintf("%s has ended, and holds %s until what it has started ends, too%s; see -background",
 				f.args[0], f.path, runs(c)))
 		case s := <-signals:
-			if _, ok := interrupts(s); ok && ended == nil {
+			if _, ok := guard.Interrupts(s); ok && ended == nil {
 				f.end(c, grace, signals)
 				continue
 			}
-			c.forward(s)
+			c.Forward(s)
 		case <-gone:
 			gone = nil
 			if f.onLost == onLostContinue {
@@ -357,9 +368,9 @@ func (f *holdFlags) hold(conn *client, g *recipes.Grant, signals <-chan os.Signa
 const restPatience = time.Second
 
 // runs says which processes of a command run yet.
-func runs(c *child) string {
+func runs(c *guard.Child) string {
 	const most = 5
-	names := c.names()
+	names := c.Names()
 	if len(names) > most {
 		names = append(names[:most], fmt.Sprintf("and %d more", len(names)-most))
 	}
@@ -370,8 +381,8 @@ func runs(c *child) string {
 }
 
 // end ends the command with all that it has started, and returns when none of it is left.
-func (f *holdFlags) end(c *child, grace time.Duration, signals <-chan os.Signal) {
-	c.kill(grace, signals, func() {
+func (f *holdFlags) end(c *guard.Child, grace time.Duration, signals <-chan os.Signal) {
+	c.Kill(grace, signals, func() {
 		f.say("still running", fmt.Sprintf("what %s has started does not end%s", f.args[0], runs(c)))
 	})
 }
@@ -404,7 +415,7 @@ func (f *holdFlags) release(g *recipes.Grant, signals <-chan os.Signal) {
 		for {
 			select {
 			case s := <-signals:
-				if _, ok := interrupts(s); ok {
+				if _, ok := guard.Interrupts(s); ok {
 					cancel()
 					return
 				}

@@ -12,6 +12,10 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/spf13/cobra"
+
+	"lockkeeper/cmd/lockkeeper/internal/guard"
 )
 
 // Exit statuses; see doc.go.
@@ -19,7 +23,7 @@ const (
 	exitOK     = 0
 	exitFailed = 1
 	exitUsage  = 2
-	exitSignal = 128 // plus the signal's number
+	exitSignal = guard.ExitSignal // plus the signal's number
 )
 
 // env is what the command has of the world.
@@ -29,8 +33,9 @@ type env struct {
 }
 
 func main() {
-	if len(os.Args) == 2 && os.Args[1] == guardCommand {
-		os.Exit(runGuard())
+	cobra.MousetrapHelpText = "" // a member may be started with a double click
+	if len(os.Args) == 2 && os.Args[1] == guard.Command {
+		os.Exit(guard.Run())
 	}
 	signals := make(chan os.Signal, 2)
 	if _, ok := serveArgs(os.Args[1:]); ok {
@@ -56,37 +61,49 @@ type command struct {
 	name    string
 	maxArgs int
 	runner  runner
+
+	// For completion: the words that the first argument may be, or whether it is the path of a
+	// node.
+	words     []string
+	takesPath bool
 }
 
 func commands() []command {
 	const many = 1 << 10
-	return []command{
-		{"serve", 1, &serveCommand{}},
-		{"lock", many, &lockCommand{}},
-		{"elect", many, &electCommand{}},
-		{"locks", 1, &lockLister{}},
-		{"sessions", 1, &sessionsCommand{}},
-		{"status", 0, &statusCommand{}},
-		{"ls", 1, &nodeCommand{}},
-		{"get", 1, &nodeCommand{}},
-		{"set", 2, &nodeCommand{}},
-		{"create", 2, &nodeCommand{}},
-		{"delete", 1, &nodeCommand{}},
-		{"stat", 1, &nodeCommand{}},
-		{"cluster", many, &clusterCommand{}},
-		{"snapshot", 2, &snapshotCommand{}},
-		{"config", 2, &configCommand{}},
-		{"import", many, importCommand{}},
-		{"export", 2, &exportCommand{}},
-		{"inspect", 1, &inspectCommand{}},
-		{"recover", 1, &recoverCommand{}},
-		{"log", 2, &logCommand{}},
-		{"bench", 0, &benchCommand{}},
-		{"digest", many, &digestCommand{}},
-		{"certs", many, &certsCommand{}},
-		{"version", 0, &versionCommand{}},
-		{"help", many, helpCommand{}},
+	list := []command{
+		{name: "serve", maxArgs: 1, runner: &serveCommand{}},
+		{name: "lock", maxArgs: many, runner: &lockCommand{}, takesPath: true},
+		{name: "elect", maxArgs: many, runner: &electCommand{}, takesPath: true},
+		{name: "locks", maxArgs: 1, runner: &lockLister{}, takesPath: true},
+		{name: "sessions", maxArgs: 1, runner: &sessionsCommand{}},
+		{name: "status", maxArgs: 0, runner: &statusCommand{}},
+		{name: "ls", maxArgs: 1, runner: &nodeCommand{}, takesPath: true},
+		{name: "get", maxArgs: 1, runner: &nodeCommand{}, takesPath: true},
+		{name: "set", maxArgs: 2, runner: &nodeCommand{}, takesPath: true},
+		{name: "create", maxArgs: 2, runner: &nodeCommand{}, takesPath: true},
+		{name: "delete", maxArgs: 1, runner: &nodeCommand{}, takesPath: true},
+		{name: "stat", maxArgs: 1, runner: &nodeCommand{}, takesPath: true},
+		{name: "cluster", maxArgs: many, runner: &clusterCommand{}, words: []string{"list", "add", "remove", "transfer-leader"}},
+		{name: "snapshot", maxArgs: 2, runner: &snapshotCommand{}, words: []string{"save", "restore"}},
+		{name: "config", maxArgs: 2, runner: &configCommand{}, words: []string{"check"}},
+		{name: "import", maxArgs: many, runner: importCommand{}},
+		{name: "export", maxArgs: 2, runner: &exportCommand{}},
+		{name: "inspect", maxArgs: 1, runner: &inspectCommand{}},
+		{name: "recover", maxArgs: 1, runner: &recoverCommand{}},
+		{name: "log", maxArgs: 2, runner: &logCommand{}, words: []string{"convert"}},
+		{name: "bench", maxArgs: 0, runner: &benchCommand{}},
+		{name: "digest", maxArgs: many, runner: &digestCommand{}},
+		{name: "certs", maxArgs: many, runner: &certsCommand{}, words: []string{"init", "member", "client", "renew", "rotate", "retire", "list"}},
+		{name: "version", maxArgs: 0, runner: &versionCommand{}},
+		{name: "completion", maxArgs: 1, runner: completionCommand{}, words: shells},
+		{name: "man", maxArgs: 1, runner: manCommand{}},
+		{name: "help", maxArgs: many, runner: helpCommand{}},
 	}
+	help := &list[len(list)-1]
+	for _, c := range list {
+		help.words = append(help.words, c.name)
+	}
+	return list
 }
 
 func findCommand(name string) (command, bool) {
@@ -140,7 +157,7 @@ func (e usageError) Unwrap() error { return e.error }
 func wrongUsage(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
 // run runs the command line and returns the exit status.
-func run(args []string, e env) int {
+func run(args []string, e env) (status int) {
 	name, rest := "serve", args
 	if serving, ok := serveArgs(args); ok {
 		rest = serving
@@ -153,12 +170,45 @@ func run(args []string, e env) int {
 	case isVersion(name):
 		name = "version"
 	}
-	c, ok := findCommand(name)
-	if !ok {
+	if _, ok := findCommand(name); !ok && name != cobra.ShellCompRequestCmd && name != cobra.ShellCompNoDescRequestCmd {
 		return unknownCommand(name, e)
 	}
-	fs := c.flagSet()
-	rest, err := c.parse(fs, rest)
+	root := newRoot(e, &status)
+	root.SetArgs(append([]string{name}, rest...))
+	if err := root.Execute(); err != nil { // the commands themselves set status
+		fmt.Fprintf(e.stderr, "lockkeeper: %v\n", err)
+		return exitUsage
+	}
+	return status
+}
+
+// newRoot returns the tree of commands. Each sets the exit status when it is run, and parses its
+// flags itself: in Go's manner, with one dash or two, and with messages about one dash.
+func newRoot(e env, status *int) *cobra.Command {
+	serve, _ := findCommand("serve")
+	root := &cobra.Command{Use: "lockkeeper", Args: cobra.ArbitraryArgs, DisableFlagParsing: true,
+		SilenceErrors: true, SilenceUsage: true, ValidArgsFunction: serve.validArgs, Run: func(*cobra.Command, []string) {}}
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.SetOut(e.stdout)
+	root.SetErr(e.stderr)
+	for _, c := range commands() {
+		sub := &cobra.Command{Use: c.name, Short: c.short(), DisableFlagParsing: true, ValidArgsFunction: c.validArgs,
+			Run: func(_ *cobra.Command, args []string) { *status = c.execute(e, args) }}
+		if c.name == "help" {
+			root.SetHelpCommand(sub)
+		}
+		root.AddCommand(sub)
+	}
+	return root
+}
+
+func (c command) validArgs(_ *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+	return c.complete(args, toComplete)
+}
+
+// execute runs the command with its flags and arguments, and returns the exit status.
+func (c command) execute(e env, args []string) int {
+	rest, err := c.parse(c.flagSet(), args)
 	if err == nil {
 		err = c.runner.run(e, rest)
 	}

@@ -18,13 +18,15 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"lockkeeper/cmd/lockkeeper/internal/guard"
 )
 
 // asCommand makes the test binary the command itself, so that tests see a real process.
 const asCommand = "LOCKKEEPER_TEST_AS_COMMAND"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(asCommand) != "" || len(os.Args) == 2 && os.Args[1] == guardCommand {
+	if os.Getenv(asCommand) != "" || len(os.Args) == 2 && os.Args[1] == guard.Command {
 		main()
 		return
 	}
@@ -36,7 +38,7 @@ func TestMain(m *testing.M) {
 // ignore, as with nohup or in the background of a script: a program that is started anew gets the
 // default for what its parent catches.
 func heedSignals() {
-	for _, s := range forwarded {
+	for _, s := range guard.Forwarded {
 		if signal.Ignored(s) {
 			signal.Notify(make(chan os.Signal, 1), s)
 		}

@@ -12,7 +12,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"runtime"
 	"runtime/debug"
 	"slices"
 	"strconv"
@@ -129,11 +128,6 @@ func (c *serveCommand) run(e env, args []string) error {
 		// Garbage is collected more often rather than that the process grows beyond maxMemory.
 		debug.SetMemoryLimit(int64(cfg.WithDefaults().MaxMemory))
 	}
-	ballast := heapBallast(os.Getenv)
-	defer runtime.KeepAlive(ballast)
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	go fitProcessors(ctx)
 	cfg.Logger = slog.New(c.logHandler(e.stderr, level))
 	if file := os.Getenv(testClockEnv); file != "" {
 		cfg.Now = testClock(file)
@@ -387,32 +381,6 @@ func stop(s *server.Server, e env, drain time.Duration) error {
 	}
 }
 
-// ballastBytes is the size of the heap ballast. What a member keeps alive is 3 to 8 MB while its
-// state is small, under load, too.
-const ballastBytes = 12 << 20
-
-// heapBallast lets the heap of a small member grow before garbage is collected. Go collects when
-// what was live at the last collection has doubled, so with 4 MB live it does so every 4 MB, which
-// under load is 20 times a second, and each time costs the same. The ballast counts as live and is
-// never written, so it takes no physical memory: the next collection begins at
-//
-//	2 * (live + ballastBytes)
-//
-// bytes. That is 32 MB with 4 MB live, a floor, and with 400 MB live 824 MB instead of 800. A GC
-// percentage that is set after each collection would do the same, but late: until then, a heap that
-// grows fast, as at a start with a large snapshot, would have the goal of a small one, many times
-// what is live.
-//
-// heapBallast returns nil if GOGC or GOMEMLIMIT is set. Otherwise the caller keeps the ballast
-// alive until the process ends. It has to be allocated before the heap has been used, because Go
-// clears memory that it uses again.
-func heapBallast(getenv func(string) string) []byte {
-	if getenv("GOGC") != "" || getenv("GOMEMLIMIT") != "" {
-		return nil
-	}
-	return make([]byte, ballastBytes)
-}
-
 // testClockEnv names a file that holds by how much this member's wall clock is wrong, as 90s or
 // -24h. It is read whenever the time is needed. Tests set the clock of one member with it.
 const testClockEnv = "LOCKKEEPER_TEST_CLOCK"
@@ -446,4 +414,23 @@ func durationIn(file string) time.Duration {
 		return 0
 	}
 	return d
+}
+
+// notify tells the service manager what has become of this process, as sd_notify(3) does: with a
+// datagram to the socket that NOTIFY_SOCKET names. Without that variable it does nothing. The state
+// is READY=1, STOPPING=1 or STATUS=text, or lines of these.
+func notify(state string) error {
+	socket := os.Getenv("NOTIFY_SOCKET") // a path, or an abstract name behind an @
+	if socket == "" {
+		return nil
+	}
+	c, err := net.Dial("unixgram", socket)
+	if err == nil {
+		defer c.Close()
+		_, err = c.Write([]byte(state))
+	}
+	if err != nil {
+		return fmt.Errorf("tell the service manager %q: %w", state, err)
+	}
+	return nil
 }

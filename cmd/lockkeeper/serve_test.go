@@ -6,9 +6,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"runtime"
-	"runtime/debug"
-	"runtime/metrics"
 	"strings"
 	"syscall"
 	"testing"
@@ -54,39 +51,6 @@ func TestSignalEndsAStartThatWaits(t *testing.T) {
 	want := "lockkeeper: not started: stopped by a signal (terminated) before clients could connect\n"
 	if !strings.HasSuffix(text.String(), want) || stdout.Len() > 0 {
 		t.Errorf("stdout %q, stderr %q", stdout.String(), text.String())
-	}
-}
-
-// heapGoal collects garbage, and says what was live and at how many bytes the next collection is to
-// be over.
-func heapGoal() (live, goal uint64) {
-	runtime.GC()
-	s := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/heap/goal:bytes"}}
-	metrics.Read(s)
-	return s[0].Value.Uint64(), s[1].Value.Uint64()
-}
-
-// The room raises the goal by twice its size, whatever else is live.
-func TestHeapRoomRaisesTheGoal(t *testing.T) {
-	defer debug.SetGCPercent(debug.SetGCPercent(100))
-	for _, stateBytes := range []int{0, 64 << 20} {
-		state := make([]byte, stateBytes)
-		room := heapBallast(func(string) string { return "" })
-		live, goal := heapGoal()
-		if want := uint64(stateBytes + ballastBytes); live < want || goal < 2*want || goal > 2*live+live/2 {
-			t.Errorf("with a state of %d bytes: %d bytes count as live, and the goal is %d", stateBytes, live, goal)
-		}
-		runtime.KeepAlive(room)
-		runtime.KeepAlive(state)
-	}
-}
-
-// An operator who has set the pace has set it.
-func TestHeapRoomLeavesSettingsAlone(t *testing.T) {
-	for _, set := range []string{"GOGC", "GOMEMLIMIT"} {
-		if room := heapBallast(func(name string) string { return map[string]string{set: "50"}[name] }); room != nil {
-			t.Errorf("with %s the room has %d bytes", set, len(room))
-		}
 	}
 }
 

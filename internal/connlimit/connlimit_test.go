@@ -31,6 +31,9 @@ func TestTable(t *testing.T) {
 	table.Keep(1)
 	oldest(2, 3)
 	table.Keep(3)
+	if table.KeptOf(a) != 1 || table.KeptOf(b) != 1 {
+		t.Error("one of each host is kept")
+	}
 	oldest(2, 0)
 	table.Keep(2)
 	oldest(0, 0)
@@ -81,5 +84,8 @@ func TestNetworkOf(t *testing.T) {
 		if got := NetworkOf(netip.MustParseAddr(addr)).String(); got != want {
 			t.Errorf("%s: %s, want %s", addr, got, want)
 		}
+	}
+	if NetworkOf(netip.Addr{}).IsValid() {
+		t.Error("an unknown address has a network")
 	}
 }

@@ -112,5 +112,15 @@ func (t *Table[C]) Len() int { return len(t.entries) }
 // LenSpare is the number of spare ones.
 func (t *Table[C]) LenSpare() int { return t.spare.Len() }
 
+// KeptOf is the number of connections of a host that are not spare.
+func (t *Table[C]) KeptOf(host netip.Addr) (n int) {
+	for _, e := range t.entries {
+		if e.host == host && e.spare == nil {
+			n++
+		}
+	}
+	return n
+}
+
 // All are the connections, in any order.
 func (t *Table[C]) All() iter.Seq[C] { return maps.Keys(t.entries) }

@@ -12,20 +12,20 @@ import (
 // downwards only. A new edge needs a new word here, and a reason.
 const imports = `
 	wire:
-	znode:                 wire internal/mutant
+	znode:                 wire
 	# Only what moves data from ZooKeeper and back knows its files.
 	zkdata:                wire znode github.com/klauspost/compress/snappy
 
 	quorum/codec:
 	# The port between members knows no raft.
-	quorum/peer:           znode quorum/codec internal/mutant internal/loglimit
-	quorum/raftnet:        znode quorum/codec quorum/peer internal/mutant internal/clock github.com/hashicorp/raft
-	quorum/wal:            quorum/codec internal/mutant github.com/hashicorp/raft golang.org/x/sys/unix
-	quorum/store:          quorum/wal internal/mutant github.com/hashicorp/raft golang.org/x/sys/unix
+	quorum/peer:           znode quorum/codec internal/connlimit internal/loglimit
+	quorum/raftnet:        znode quorum/codec quorum/peer internal/clock github.com/hashicorp/raft
+	quorum/wal:            quorum/codec github.com/hashicorp/raft golang.org/x/sys/unix
+	quorum/store:          quorum/wal github.com/hashicorp/raft golang.org/x/sys/unix
 	                       github.com/hashicorp/go-hclog
 	                       github.com/hashicorp/raft-boltdb/v2
 	                       go.etcd.io/bbolt go.etcd.io/bbolt/errors
-	quorum:                wire znode quorum/codec quorum/peer quorum/raftnet quorum/store internal/mutant internal/loglimit internal/histogram
+	quorum:                wire znode quorum/codec quorum/peer quorum/raftnet quorum/store internal/loglimit internal/histogram
 	                       internal/clock
 	                       github.com/hashicorp/raft
 	                       github.com/hashicorp/go-hclog
@@ -37,7 +37,7 @@ const imports = `
 	locknode:
 	# Which requests of clients a member takes, and when: it knows no session.
 	session/admission:     wire znode internal/loglimit internal/connlimit golang.org/x/sync/semaphore
-	session:               wire znode session/sasl session/admission internal/mutant internal/loglimit internal/histogram internal/clock
+	session:               wire znode session/sasl session/admission internal/loglimit internal/histogram internal/clock
 	                       internal/connlimit
 	                       golang.org/x/sync/semaphore
 
@@ -53,24 +53,26 @@ const imports = `
 	                       github.com/prometheus/client_golang/prometheus/collectors
 	                       github.com/prometheus/client_golang/prometheus/promhttp
 	server/ops/door:       znode session internal/connlimit server/zoocfg server/ops/audit
-	server/ops:            wire znode quorum quorum/peer session server/zoocfg server/ops/audit server/ops/door server/ops/metrics
+	server/ops:            wire znode locknode quorum quorum/peer session server/zoocfg server/ops/audit server/ops/door server/ops/metrics
 	                       internal/histogram
 	# The surfaces know the member by ops.Member, and not each other.
 	server/ops/words:      wire znode session server/ops server/ops/door
 	server/ops/admin:      wire znode quorum session server/zoocfg server/ops server/ops/door
 	server/ops/console:    wire znode locknode quorum server/ops server/ops/door server/ops/metrics
-	server:                wire znode locknode quorum quorum/peer quorum/store session internal/connlimit golang.org/x/time/rate server/zoocfg server/datadir server/offline server/secure server/ops
+	server:                wire znode locknode quorum quorum/peer quorum/store session internal/connlimit golang.org/x/time/rate server/zoocfg server/datadir
+	                       server/offline server/secure server/ops
 	                       server/ops/admin server/ops/audit server/ops/console server/ops/console/web server/ops/door server/ops/metrics
 	                       server/ops/words internal/loglimit internal/histogram internal/clock
-	server/simtest:
+	jepsen/simtest:
 	deploy:
 	locktest:              server wire znode internal/simnet
 	bench:                 wire internal/zkconn internal/cputime
-	bench/compare:         bench jepsen recipes internal/freeport go.etcd.io/etcd/client/v3 go.etcd.io/etcd/client/v3/concurrency go.uber.org/zap
-	cmd/lockkeeper:        server server/datadir server/offline server/ops server/ops/admin server/secure/certs server/zoocfg server/secure locknode recipes bench internal/clock internal/cputime github.com/go-zookeeper/zk golang.org/x/sys/unix golang.org/x/term
+	jepsen/compare:         bench jepsen recipes internal/freeport go.etcd.io/etcd/client/v3 go.etcd.io/etcd/client/v3/concurrency go.uber.org/zap
+	cmd/lockkeeper:        server server/datadir server/offline server/ops server/ops/admin server/secure/certs server/zoocfg server/secure locknode recipes bench cmd/lockkeeper/internal/guard internal/clock github.com/go-zookeeper/zk github.com/spf13/cobra golang.org/x/term
+	cmd/lockkeeper/internal/guard: golang.org/x/sys/unix golang.org/x/term
 
 	# The clients' side knows no package of the server.
-	recipes:               locknode internal/mutant github.com/go-zookeeper/zk
+	recipes:               locknode github.com/go-zookeeper/zk
 	recipes/fence:
 	jepsen:                internal/freeport github.com/go-zookeeper/zk
 	jepsen/console:
@@ -78,17 +80,19 @@ const imports = `
 	jepsen/differ:
 	jepsen/flaws:
 	jepsen/kazoosuite:
-	jepsen/sim:            jepsen/workload
+	# Planted bugs: an overlay of the product.
+	jepsen/mutant:
+	jepsen/sim:            jepsen/mutant jepsen/workload
 	jepsen/tlsclients:
 	jepsen/verdicts:
 	jepsen/zkcli:
 	jepsen/workload:       jepsen wire internal/zkconn recipes recipes/fence github.com/go-zookeeper/zk github.com/anishathalye/porcupine
 	jepsen/report:         jepsen jepsen/workload
 	jepsen/attack:         wire session/sasl internal/zkconn jepsen jepsen/workload jepsen/report github.com/go-zookeeper/zk
-	jepsen/run:            jepsen jepsen/workload jepsen/report recipes/fence internal/mutant github.com/go-zookeeper/zk
+	jepsen/run:            jepsen jepsen/workload jepsen/report recipes/fence jepsen/mutant github.com/go-zookeeper/zk
 	# The lab holds reality against the very rule that the server has: quorum.Maj.
 	jepsen/splitbrain:     jepsen jepsen/report jepsen/workload quorum github.com/go-zookeeper/zk
-	cmd/jepsen:            jepsen jepsen/workload jepsen/report jepsen/run jepsen/sim jepsen/splitbrain jepsen/attack internal/mutant
+	cmd/jepsen:            jepsen jepsen/workload jepsen/report jepsen/run jepsen/sim jepsen/splitbrain jepsen/attack jepsen/mutant
 	jepsen/locklab/lock:
 	jepsen/locklab/system: internal/freeport jepsen jepsen/locklab/lock github.com/go-sql-driver/mysql github.com/jackc/pgx/v5
 	                       go.etcd.io/etcd/client/v3 go.uber.org/zap
@@ -108,9 +112,7 @@ const imports = `
 	                       jepsen/locklab/judge jepsen/locklab/page
 	jepsen/workers/gozk:   recipes github.com/go-zookeeper/zk
 
-	# Planted bugs; empty in a usual build.
 	internal/clock:        golang.org/x/sys/unix
-	internal/mutant:
 
 	# What tests are made of knows nothing of what they test.
 	internal/simnet:
@@ -127,6 +129,7 @@ const imports = `
 	internal/tidy:
 	internal/release:
 	jepsen/pages:
+	jepsen/bench:
 	deploy/check:
 `
 
@@ -134,8 +137,8 @@ const imports = `
 // and what it imports anyway.
 const testImports = `
 	session:               internal/cputime
-	deploy:                internal/freeport server/zoocfg go.yaml.in/yaml/v3
-	deploy/check:          jepsen server/zoocfg internal/testcert github.com/go-zookeeper/zk
+	deploy:                internal/freeport server/zoocfg
+	deploy/check:          jepsen server/zoocfg go.yaml.in/yaml/v3 internal/testcert github.com/go-zookeeper/zk
 	                       helm.sh/helm/v4/pkg/chart/common helm.sh/helm/v4/pkg/chart/common/util helm.sh/helm/v4/pkg/chart/v2/lint
 	                       helm.sh/helm/v4/pkg/chart/v2/lint/support helm.sh/helm/v4/pkg/chart/v2/loader helm.sh/helm/v4/pkg/engine
 	                       k8s.io/api/apps/v1 k8s.io/api/core/v1 k8s.io/api/networking/v1 k8s.io/api/policy/v1
@@ -146,8 +149,7 @@ const testImports = `
 	jepsen/pages:          jepsen internal/freeport
 	jepsen:                recipes internal/testcert
 	locktest:              recipes github.com/go-zookeeper/zk
-	recipes:               github.com/anishathalye/porcupine
-	bench:                 jepsen
+	jepsen/bench:          bench jepsen github.com/go-zookeeper/zk
 	znode:                 internal/freeport internal/cputime
 	jepsen/console:        jepsen server/ops/console/web recipes github.com/go-zookeeper/zk github.com/chromedp/chromedp github.com/chromedp/chromedp/kb
 	                       github.com/chromedp/cdproto/cdp github.com/chromedp/cdproto/emulation github.com/chromedp/cdproto/log
@@ -173,8 +175,8 @@ const testImports = `
 	server/secure:         internal/testcert
 	server:                zkdata session/sasl internal/cputime internal/simnet internal/simdisk internal/freeport internal/testcert github.com/hashicorp/raft
 	server/ops/console:    session server/zoocfg
-	cmd/lockkeeper:        wire zkdata session/sasl internal/freeport internal/testcert
-	server/simtest:        internal/simnet internal/simdisk internal/mutant internal/clock server server/ops/admin quorum quorum/peer quorum/raftnet quorum/store znode wire
+	cmd/lockkeeper:        wire zkdata session/sasl internal/freeport internal/testcert golang.org/x/sys/unix
+	jepsen/simtest:        internal/simnet internal/simdisk jepsen/mutant internal/clock server server/ops/admin quorum quorum/peer quorum/raftnet quorum/store znode wire
 	                       recipes jepsen jepsen/workload github.com/go-zookeeper/zk github.com/hashicorp/raft
 `
 

@@ -26,8 +26,8 @@ func TestRenameModule(t *testing.T) {
 		t.Errorf("the module is %s", got)
 	}
 	run(t, dir, "go", "list", "-test", "-deps", "./...") // fails on an import that is not there
-	for _, nested := range []string{"bench/compare", "deploy/check", "jepsen/locklab"} {
-		if text, err := os.ReadFile(filepath.Join(dir, nested, "go.mod")); err != nil || strings.Contains(string(text), "\n\tlockkeeper ") ||
+	for _, nested := range []string{"jepsen", "cmd/jepsen", "deploy/check"} {
+		if text, err := os.ReadFile(filepath.Join(dir, nested, "go.mod")); err != nil || strings.Contains(string(text), "\n\tlockkeeper") ||
 			!strings.HasPrefix(string(text), "module "+path+"/"+nested+"\n") {
 			t.Errorf("%s/go.mod: %v\n%.200s", nested, err, text)
 		}
@@ -51,7 +51,7 @@ func TestRenameModule(t *testing.T) {
 	}
 	for line := range strings.Lines(string(sums)) {
 		module, _, _ := strings.Cut(line, " ")
-		if module != "github.com/go-zookeeper/zk" && module != "github.com/anishathalye/porcupine" {
+		if module != "github.com/go-zookeeper/zk" {
 			t.Errorf("who imports the recipes needs %s", line)
 		}
 	}

@@ -44,8 +44,8 @@ func (c *checker) check(line string) error {
 	switch w[0] {
 	case "lockkeeper", "./lockkeeper":
 		return c.checkLockkeeper(w[1:])
-	case "bench/compare.sh":
-		return c.checkDeclared(w[1:], "bench/compare/*.go", nil)
+	case "jepsen/compare.sh":
+		return c.checkDeclared(w[1:], "jepsen/compare/*.go", nil)
 	case "./test":
 		return c.checkFiles(slices.DeleteFunc(w, func(s string) bool { return s == "all" })...)
 	case "go":
@@ -261,8 +261,8 @@ func TestChecker(t *testing.T) {
 		"lockkeeper help locks": true, "lockkeeper help lokcs": false, "lockkeeper config check -json zoo.cfg": true,
 		"(umask 077; lockkeeper digest -sasl bob >> f)": true, "(umask 077; lockkeeper digest -sals bob >> f)": false,
 		"go test ./jepsen/pages -run Checker -v": true, "go test ./jepsen/pages -run Nobody": false, "go test ./jepsen/nowhere": false,
-		"go test ./jepsen/pages -nothing": false, "go run ./cmd/none": false, "bench/compare.sh -rounds 1": true,
-		"bench/compare.sh -ruonds 1": false, "./test ./wire": true, "./test ./wired": false,
+		"go test ./jepsen/pages -nothing": false, "go run ./cmd/none": false, "jepsen/compare.sh -rounds 1": true,
+		"jepsen/compare.sh -ruonds 1": false, "./test ./wire": true, "./test ./wired": false,
 		"go run ./cmd/jepsen run -members 3": true, "go run ./cmd/jepsen run -membres 3": false, "go run ./cmd/jepsen walk": false,
 	} {
 		if err := c.check(line); (err == nil) != good {

@@ -16,7 +16,7 @@ type block struct {
 
 // programs are the first words of commands. What begins with another word is no command.
 var programs = regexp.MustCompile(
-	`^\(?(lockkeeper|\./lockkeeper|go|\./test|\./release|bench/compare\.sh|curl|docker|kubectl|systemctl|install|mkdir|umask|openssl|export|for|echo|printf)\s`)
+	`^\(?(lockkeeper|\./lockkeeper|go|\./test|\./release|jepsen/compare\.sh|curl|docker|kubectl|systemctl|install|mkdir|umask|openssl|export|for|echo|printf)\s`)
 
 // blocks are the commands in fenced blocks of shell, in fenced blocks without a language that begin
 // with a program, and in indented ones that do.

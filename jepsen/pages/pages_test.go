@@ -45,7 +45,7 @@ var unrun = []struct{ page, begins, reason string }{
 	{"docs/simulation.md", "go run ./cmd/jepsen", "takes hours; ./test runs shorter ones"},
 	{"docs/split-brain.md", "go run ./cmd/jepsen", "takes minutes; the tests of jepsen/splitbrain run shorter ones"},
 	{"docs/lock-lab.md", "go run ./cmd/jepsen", "takes minutes; TestBrief in jepsen/locklab plays the short form"},
-	{"docs/performance.md", "bench/compare.sh", "takes minutes, on a machine that does nothing else"},
+	{"docs/performance.md", "jepsen/compare.sh", "takes minutes, on a machine that does nothing else"},
 	{"docs/deploy.md", "install ", "needs root and systemd; TestUnit in deploy checks the unit"},
 	{"docs/release.md", "go run ./internal/release", "takes minutes; the tests of internal/release build one platform"},
 }

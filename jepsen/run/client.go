@@ -17,8 +17,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"lockkeeper/internal/mutant"
 	"lockkeeper/jepsen"
+	"lockkeeper/jepsen/mutant"
 	"lockkeeper/jepsen/workload"
 	"lockkeeper/recipes/fence"
 )

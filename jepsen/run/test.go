@@ -50,7 +50,7 @@ type Test struct {
 	// Network is how members are separated: Auto, Namespace or Proxy.
 	Network string
 	// Mutation is a bug that is planted in the clients' package recipes, to see that a run finds
-	// it; empty for none. Client has to be built with -tags mutants for one.
+	// it; empty for none. Client has to be built with the overlay of package mutant.
 	Mutation string
 	// Client is the command line that runs Client.
 	Client []string

@@ -1,4 +1,4 @@
-// Package sim compiles the simulations of server/simtest and runs each seed in a process of its
+// Package sim compiles the simulations of jepsen/simtest and runs each seed in a process of its
 // own. It never simulates anything itself: a simulation runs inside a testing/synctest bubble,
 // which only tests have. Begin with Build and Program.Run; overlay.go replaces the lines of the Go
 // runtime that choose by chance (select, timers, maps, preemption), so that a seed reproduces its

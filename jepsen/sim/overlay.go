@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -37,7 +36,7 @@ var patches = []struct{ file, old, new string }{
 // oneInThousand is how the two caches of interface types decide whether they grow.
 const oneInThousand = "if cheaprand()&1023 != 0 {\n\t\t// Only bother updating the cache ~1 in 1000 times.\n\t\t"
 
-// bubbleRand is appended to the runtime's rand.go. server/simtest sets bubbleSeed.
+// bubbleRand is appended to the runtime's rand.go. jepsen/simtest sets bubbleSeed.
 const bubbleRand = `
 //go:linkname bubbleSeed
 var bubbleSeed uint64
@@ -83,10 +82,9 @@ func bubbleMget() *m {
 }
 `
 
-// writeOverlay writes the changed files of package runtime into dir, and the file that go build
-// -overlay wants, whose name it returns. An error says that this is not the Go whose runtime it
-// knows.
-func writeOverlay(goroot, dir string) (string, error) {
+// runtimeFiles writes the changed files of package runtime into dir. It returns what replaces what,
+// for an overlay. An error says that this is not the Go whose runtime it knows.
+func runtimeFiles(goroot, dir string) (map[string]string, error) {
 	changed := make(map[string]string) // text by name
 	for _, p := range patches {
 		name := filepath.Join(goroot, "src", "runtime", p.file)
@@ -94,12 +92,12 @@ func writeOverlay(goroot, dir string) (string, error) {
 		if !ok {
 			b, err := os.ReadFile(name)
 			if err != nil {
-				return "", fmt.Errorf("sim: overlay: %w", err)
+				return nil, fmt.Errorf("sim: overlay: %w", err)
 			}
 			text = string(b)
 		}
 		if strings.Count(text, p.old) != 1 {
-			return "", fmt.Errorf("sim: overlay: %s does not have the line %q", name, p.old)
+			return nil, fmt.Errorf("sim: overlay: %s does not have the line %q", name, p.old)
 		}
 		changed[name] = strings.Replace(text, p.old, p.new, 1)
 	}
@@ -110,17 +108,9 @@ func writeOverlay(goroot, dir string) (string, error) {
 		}
 		copied := filepath.Join(dir, filepath.Base(name))
 		if err := os.WriteFile(copied, []byte(text), 0o644); err != nil {
-			return "", fmt.Errorf("sim: overlay: %w", err)
+			return nil, fmt.Errorf("sim: overlay: %w", err)
 		}
 		replace[name] = copied
 	}
-	list, err := json.Marshal(map[string]any{"Replace": replace})
-	if err != nil {
-		return "", fmt.Errorf("sim: overlay: %w", err)
-	}
-	overlay := filepath.Join(dir, "overlay.json")
-	if err := os.WriteFile(overlay, list, 0o644); err != nil {
-		return "", fmt.Errorf("sim: overlay: %w", err)
-	}
-	return overlay, nil
+	return replace, nil
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 	"syscall"
 	"time"
 
+	"lockkeeper/jepsen/mutant"
 	"lockkeeper/jepsen/workload"
 )
 
@@ -31,7 +33,7 @@ type Program struct {
 
 // BuildOptions say what kind of program is wanted.
 type BuildOptions struct {
-	// Mutants: with the hooks of package internal/mutant.
+	// Mutants: with the bugs of package jepsen/mutant.
 	Mutants bool
 	// PlainRuntime: with the Go runtime as it is.
 	PlainRuntime bool
@@ -54,8 +56,13 @@ func Build(ctx context.Context, dir string, o BuildOptions) (*Program, error) {
 	p := &Program{path: filepath.Join(dir, "sim.test"), dir: dir}
 	var tags []string
 	args := []string{"test", "-c", "-o", p.path}
+	replace := make(map[string]string)
 	if o.Mutants {
-		tags = append(tags, "mutants")
+		files, err := mutant.Files(dir)
+		if err != nil {
+			return nil, err
+		}
+		replace = files
 	}
 	if o.PlainRuntime {
 		p.Unseeded = errors.New("sim: the runtime is left as it is")
@@ -64,13 +71,18 @@ func Build(ctx context.Context, dir string, o BuildOptions) (*Program, error) {
 		if err != nil {
 			return nil, fmt.Errorf("sim: ask go for its root: %w", err)
 		}
-		overlay, err := writeOverlay(strings.TrimSpace(string(goroot)), dir)
+		files, err := runtimeFiles(strings.TrimSpace(string(goroot)), dir)
 		if p.Unseeded = err; err == nil {
 			tags = append(tags, "simruntime")
-			args = append(args, "-overlay", overlay)
+			maps.Copy(replace, files)
 		}
 	}
-	args = append(args, "-tags", strings.Join(tags, ","), "lockkeeper/server/simtest")
+	overlay, err := mutant.WriteOverlay(dir, replace)
+	if err != nil {
+		return nil, err
+	}
+	args = append(args, "-overlay", overlay)
+	args = append(args, "-tags", strings.Join(tags, ","), "lockkeeper/jepsen/simtest")
 	build := exec.CommandContext(ctx, "go", args...)
 	// With cgo, which depends on whether the machine has a C compiler, a seed is another run.
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -87,7 +99,7 @@ type Simulation struct {
 	Workload string // "" means what the seed says
 	Mutation string // "" means none
 	Journal  string // file that gets everything that happens; "" means none
-	// Scenario is the test to run instead of a random simulation, of which only Mutation counts; ""
+	// Scenario is the test to run instead of a random simulation; it takes Seed and Mutation. ""
 	// means none.
 	Scenario string
 }
@@ -148,7 +160,7 @@ func (p *Program) Run(ctx context.Context, s Simulation) (*Result, error) {
 		"-sim.virtual="+s.Virtual.String(), "-sim.results="+filepath.Base(results), "-sim.journal="+filepath.Base(journal),
 		"-sim.workload="+s.Workload, "-sim.mutation="+s.Mutation)
 	cmd.Dir = p.dir
-	// Garbage is collected when server/simtest says so, and nobody runs meanwhile.
+	// Garbage is collected when jepsen/simtest says so, and nobody runs meanwhile.
 	cmd.Env = []string{"GOMAXPROCS=1", "GOGC=off", "GODEBUG=asyncpreemptoff=1,memprofilerate=0,gcstoptheworld=2",
 		"GOTRACEBACK=all"}
 	started := time.Now()
@@ -287,7 +299,7 @@ func saveJournal(journal, name string) error {
 }
 
 // Workloads are the names that Simulation.Workload may list, separated by commas: what the clients
-// of server/simtest do, and the workloads of package jepsen/workload.
+// of jepsen/simtest do, and the workloads of package jepsen/workload.
 func Workloads() []string {
 	return append([]string{"locks", "foreign-locks", "registers", "pipes"}, workload.Names()...)
 }

@@ -10,21 +10,22 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"lockkeeper/internal/connlimit"
 )
 
-// DefaultMaxConns is how many connections a peer port accepts. A member has about ten to each other
-// one.
+// DefaultMaxConns bounds the connections to a peer port. A member has about ten to each other one.
 const DefaultMaxConns = 256
 
 // admission bounds the connections that the peer port has accepted: in total, for each address, for
 // each member, and before their preface. A full port closes the connection that has been silent for
 // the longest rather than refuse a new one: healthy members are never silent for long where it
-// matters, and open again what is closed.
+// matters, and dial again.
 type admission struct {
 	max int // in total; the other bounds follow from it
 
 	mu   sync.Mutex
-	open map[*inbound]struct{}
+	open *connlimit.Table[*inbound] // spare before they have said, and proved, who they are
 }
 
 // inbound is an accepted connection. It records when something was last received.
@@ -33,10 +34,10 @@ type inbound struct {
 	addr  netip.Addr   // zero if it has none that is known
 	heard atomic.Int64 // ns since processStart
 	from  MemberID     // of its preface
-	named bool         // it has said, and proved, who it is. Lock of both: admission.mu
+	named bool         // it has proved that. Lock of both: admission.mu
 
 	// The goroutine that serves the connection reads from it, and has these: a byte that was read
-	// ahead, and how many bytes may still be read; negative: any number.
+	// ahead, and the number of bytes that may still be read; negative: any number.
 	ahead   []byte
 	allowed int
 }
@@ -46,13 +47,13 @@ var errTooMuch = errors.New("peer: too many bytes before the proof")
 // processStart is when heard begins to count.
 var processStart = time.Now()
 
-// minSilence is for how long a connection must have been silent to be closed in favour of another.
+// minSilence is the silence after which a connection may be closed in favour of another.
 const minSilence = time.Second
 
 var errTooManyConns = errors.New("peer: too many connections")
 
 func newAdmission(total int) *admission {
-	return &admission{max: total, open: map[*inbound]struct{}{}}
+	return &admission{max: total, open: connlimit.New[*inbound](total, max(total/2, 1))}
 }
 
 // newInbound wraps a connection that has just been accepted.
@@ -106,9 +107,8 @@ func remoteIP(c net.Conn) netip.Addr {
 	return at.Addr().Unmap().WithZone("")
 }
 
-// perAddr bounds the connections of one address, unnamed those that have not said, or not proved,
-// who they are, perMember those of one member.
-func (a *admission) perAddr() int   { return max(a.max/2, 1) }
+// unnamed bounds the connections that have not said, or not proved, who they are, perMember those
+// of one member.
 func (a *admission) unnamed() int   { return max(a.max/4, 1) }
 func (a *admission) perMember() int { return max(a.max/8, 8) }
 
@@ -118,49 +118,37 @@ func (a *admission) admit(in *inbound) error {
 	defer a.mu.Unlock()
 	unnamed := func(o *inbound) bool { return !o.named }
 	sameAddr := func(o *inbound) bool { return o.addr == in.addr }
-	unnamedOf := func(addr netip.Addr) func(o *inbound) bool {
-		return func(o *inbound) bool { return unnamed(o) && site(o.addr) == addr }
+	unnamedOf := func(network netip.Prefix) func(o *inbound) bool {
+		return func(o *inbound) bool { return unnamed(o) && connlimit.NetworkOf(o.addr) == network }
 	}
 	// A connection that has not said who it is may be closed at once: members say it with their
 	// first packets. It is one of the address that has the most of these, so that a flood from a
 	// few addresses closes its own.
-	if busiest, n := a.unnamedLocked(); n >= a.unnamed() {
-		a.makeSpaceLocked(unnamedOf(busiest), 1, 0)
+	if a.open.LenSpare() >= a.unnamed() {
+		a.makeSpaceLocked(unnamedOf(a.busiestLocked()), 1, 0)
 	}
-	if !a.makeSpaceLocked(unnamedOf(site(in.addr)), a.unnamed()/2, 0) ||
-		!a.makeSpaceLocked(sameAddr, a.perAddr(), minSilence) ||
-		!a.makeSpaceLocked(func(*inbound) bool { return true }, a.max, minSilence) {
+	if !a.makeSpaceLocked(unnamedOf(connlimit.NetworkOf(in.addr)), a.unnamed()/2, 0) ||
+		a.open.HostFull(in.addr) && !a.makeSpaceLocked(sameAddr, 1, minSilence) ||
+		a.open.Full() && !a.makeSpaceLocked(func(*inbound) bool { return true }, 1, minSilence) {
 		return errTooManyConns
 	}
-	a.open[in] = struct{}{}
+	a.open.Add(in, in.addr)
 	return nil
 }
 
-// unnamedLocked counts the connections that have not said who they are, and finds the address that
-// has the most of them.
-func (a *admission) unnamedLocked() (busiest netip.Addr, total int) {
-	counts := map[netip.Addr]int{}
-	for o := range a.open {
+// busiestLocked returns the network with the most connections that have not said who they are.
+func (a *admission) busiestLocked() (busiest netip.Prefix) {
+	counts := map[netip.Prefix]int{}
+	for o := range a.open.All() {
 		if !o.named {
-			total++
-			from := site(o.addr)
+			from := connlimit.NetworkOf(o.addr)
 			counts[from]++
 			if counts[from] > counts[busiest] {
 				busiest = from
 			}
 		}
 	}
-	return busiest, total
-}
-
-// site is the address for which connections are counted that have not said who they are: one host
-// of IPv6 has all addresses with the same 64 bits in front.
-func site(addr netip.Addr) netip.Addr {
-	if addr.Is6() && !addr.IsLoopback() {
-		prefix, _ := addr.Prefix(64)
-		return prefix.Addr()
-	}
-	return addr
+	return busiest
 }
 
 // name records who the sender of a connection has said, and proved, to be. Errors: errTooManyConns,
@@ -168,13 +156,14 @@ func site(addr netip.Addr) netip.Addr {
 func (a *admission) name(in *inbound, from MemberID) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if _, ok := a.open[in]; !ok {
+	if !a.open.Has(in) {
 		return net.ErrClosed
 	}
 	if !a.makeSpaceLocked(func(o *inbound) bool { return o.named && o.from == from }, a.perMember(), minSilence) {
 		return errTooManyConns
 	}
 	in.from, in.named = from, true
+	a.open.Keep(in)
 	return nil
 }
 
@@ -184,7 +173,7 @@ func (a *admission) name(in *inbound, from MemberID) error {
 func (a *admission) makeSpaceLocked(match func(*inbound) bool, limit int, silence time.Duration) bool {
 	n := 0
 	var oldest *inbound
-	for o := range a.open {
+	for o := range a.open.All() {
 		if !match(o) {
 			continue
 		}
@@ -199,7 +188,7 @@ func (a *admission) makeSpaceLocked(match func(*inbound) bool, limit int, silenc
 	if time.Since(processStart)-time.Duration(oldest.heard.Load()) < silence {
 		return false
 	}
-	delete(a.open, oldest)
+	a.open.Remove(oldest)
 	_ = oldest.Conn.Close()
 	return true
 }
@@ -207,27 +196,26 @@ func (a *admission) makeSpaceLocked(match func(*inbound) bool, limit int, silenc
 func (a *admission) forget(in *inbound) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	delete(a.open, in)
+	a.open.Remove(in)
 }
 
-// unproved is how many connections are open that have not said, or not proved, who they are.
+// unproved counts the open connections that have not said, or not proved, who they are.
 func (a *admission) unproved() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	_, n := a.unnamedLocked()
-	return n
+	return a.open.LenSpare()
 }
 
 func (a *admission) count() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return len(a.open)
+	return a.open.Len()
 }
 
 // origins tells whether a connection can come from a member, by the addresses of that member in the
 // roster. A host name may have several addresses; any of them will do. Only machines can be told
 // apart: a process on the machine of a member, or one that can send from its address and receive
-// what is sent there, passes for the member.
+// there, passes for the member.
 type origins struct {
 	lookup func(ctx context.Context, host string) ([]netip.Addr, error)
 

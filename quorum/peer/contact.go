@@ -39,7 +39,7 @@ func newContacts(log *slog.Logger) *contacts {
 	return &contacts{log: log, lost: map[MemberID]*lostContact{}}
 }
 
-// note records what came of opening a stream to a member at one of its addresses.
+// note records the result of opening a stream to a member at one of its addresses.
 func (c *contacts) note(ctx context.Context, to MemberID, addrs []string, err error) {
 	switch {
 	case err != nil && errors.Is(ctx.Err(), context.Canceled), errors.Is(err, net.ErrClosed), len(addrs) == 0:

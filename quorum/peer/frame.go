@@ -18,7 +18,7 @@ const (
 	// DefaultFrameBytes is enough for the largest request of raft and a frame of the forward stream
 	// at the same time (raftnet).
 	DefaultFrameBytes = 384 << 20
-	// frameStep is what is allocated for a frame before more of it has arrived.
+	// frameStep is the memory of a frame before more of it has arrived.
 	frameStep = 64 << 10
 	// framePiece is the most that is allocated at once.
 	framePiece = 1 << 20
@@ -45,7 +45,8 @@ type frameReader struct {
 	*bufio.Reader
 	// limit sets the deadline of reads; nil: a frame may take any time.
 	limit func(time.Time) error
-	// budget is what all streams share for frames larger than frameStep; nil: there is no bound.
+	// budget is the memory that all streams share for frames larger than frameStep; nil: there is
+	// no bound.
 	budget *frameBudget
 	held   int64 // of budget, by the newest frame
 	timed  bool  // the stream has a deadline for the frame
@@ -171,7 +172,7 @@ func (m *frameBudget) give(n int64) {
 	m.used -= n
 }
 
-// inUse is how many bytes are taken.
+// inUse counts the taken bytes.
 func (m *frameBudget) inUse() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -79,7 +79,7 @@ type Hello struct {
 	Report
 }
 
-// Report is what a member says of itself. Its texts are at most 255 bytes long, NotReady at most
+// Report is a member in its own words. Its texts are at most 255 bytes long, NotReady at most
 // 160: all must fit into maxHello.
 type Report struct {
 	Role       string // as in quorum.Status

@@ -17,10 +17,9 @@ import (
 	"time"
 
 	"lockkeeper/internal/loglimit"
-	"lockkeeper/internal/mutant"
 )
 
-// StreamKind says what a stream carries.
+// StreamKind is the kind of a stream.
 type StreamKind byte
 
 // The kinds of streams.
@@ -34,8 +33,8 @@ const (
 	StreamStop     StreamKind = 'S' // questions whether a member may stop
 )
 
-// ErrRefused says that what another member has sent is refused: no member of this version sends it,
-// or there is no memory for it. It ends the stream.
+// ErrRefused refuses a frame or a request of another member: no member of this version sends it, or
+// there is no memory for it. It ends the stream.
 var ErrRefused = errors.New("peer: refused")
 
 // Config describes the peer port of one member. Zero values are useful where a comment says so.
@@ -55,10 +54,10 @@ type Config struct {
 	Lookup func(ctx context.Context, host string) ([]netip.Addr, error)
 	// AnyAddr accepts connections in the name of a member from all addresses.
 	AnyAddr bool
-	// MaxConns is how many connections the port accepts. 0 means DefaultMaxConns. One address may
-	// have half of them, one member an eighth, and a quarter may be those whose preface is missing.
+	// MaxConns bounds the connections that the port accepts. 0 means DefaultMaxConns. One address
+	// may have half of them, one member an eighth, and a quarter may be without a preface.
 	MaxConns int
-	// FrameBytes bounds the memory of frames above 64 KiB whose end has not arrived yet. 0 means
+	// FrameBytes bounds the memory of unfinished frames above 64 KiB. 0 means
 	// DefaultFrameBytes.
 	FrameBytes int64
 	// Version is the newest version of the protocol that this member speaks. 0 means NewestVersion;
@@ -101,8 +100,8 @@ func (c *Config) setDefaults() {
 	}
 }
 
-// Handlers serve what other members send, in the goroutine of the stream, which is closed when they
-// return.
+// Handlers serve the streams of other members, each in the goroutine of its stream, which is closed
+// when they return.
 type Handlers struct {
 	// Join makes a cluster this member's, on its disk, before the first stream of it is served.
 	Join func(cluster ClusterID) error
@@ -114,12 +113,12 @@ type Handlers struct {
 	Streams map[StreamKind]func(from Identity, s *Stream) error
 }
 
-// Stats counts what happens at a peer port.
+// Stats are the counts of a peer port.
 type Stats struct {
 	Connections int   // open ones that others have opened
 	Crowded     int64 // connections closed because there were too many
-	Rejected    int64 // connections that cannot be a member's, or that carried what no member sends
-	Refused     int64 // of these, the second kind
+	Rejected    int64 // connections that cannot be a member's, or were refused later
+	Refused     int64 // of these, by ErrRefused after the preface
 	FrameBytes  int64 // that large frames hold which have begun
 	Auth        AuthStats
 	// Version is the newest version of the protocol that this member speaks, VersionsRefused how
@@ -129,7 +128,7 @@ type Stats struct {
 }
 
 // Port owns this member's listener and every peer connection, accepted or dialled. Closing it
-// closes them all, which is what ends the goroutines that read from them.
+// closes them all, which ends the goroutines that read from them.
 type Port struct {
 	cfg       Config
 	roster    *Roster
@@ -320,7 +319,6 @@ func (p *Port) serve(c *inbound, h Handlers) {
 func (p *Port) notMember(f preface, ip netip.Addr) string {
 	from, own := f.from, p.roster.Cluster()
 	switch {
-	case mutant.On(mutant.ClustersMix):
 	case f.cluster != own && own != 0:
 		return fmt.Sprintf("member %d belongs to cluster %v, and this is member %d of cluster %v: compare the addresses in the "+
 			"server lines of both", from, f.cluster, p.cfg.ID, own)
@@ -334,9 +332,9 @@ func (p *Port) notMember(f preface, ip netip.Addr) string {
 	case own == 0 && (f.kind != StreamRaft || f.cluster == 0):
 		return fmt.Sprintf("this member belongs to no cluster yet, and member %d wants more than a query", from)
 	}
-	if !mutant.On(mutant.ClustersMix) && !p.roster.isPeer(from, f.fromDisk) && (f.kind != StreamRaft || !p.mayLead(from, f.fromDisk)) {
+	if !p.roster.isPeer(from, f.fromDisk) && (f.kind != StreamRaft || !p.mayLead(from, f.fromDisk)) {
 		// This member may have been down while others were made members, the leader among them.
-		// Raft itself knows whose vote counts. But as long as this member follows a leader, it
+		// Raft itself counts the votes. But as long as this member follows a leader, it
 		// hears of new members from that.
 		return fmt.Sprintf("it says it is member %d with disk %v, which is no member of the cluster, as far as this member knows",
 			from, f.fromDisk)
@@ -559,9 +557,9 @@ func (s *Stream) Close() error {
 // Read implements net.Conn. It reads on behind the newest frame.
 func (s *Stream) Read(b []byte) (int, error) { return s.frames.Read(b) }
 
-// ResetOnClose has the system drop what the other end has not received when the stream is closed,
-// or this process killed (SO_LINGER 0). It would go on sending it, for minutes if the network does
-// not let it through.
+// ResetOnClose has the system drop the bytes that the other end has not received when the stream is
+// closed, or this process killed (SO_LINGER 0). It would go on sending it, for minutes if the
+// network does not let it through.
 func (s *Stream) ResetOnClose() {
 	if tcp, ok := s.raw.(interface{ SetLinger(seconds int) error }); ok {
 		_ = tcp.SetLinger(0) // it fails if the connection has ended

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Every connection to a peer port starts with a preface that says what it carries and between whom:
+// Every connection to a peer port starts with a preface that names its kind and its two ends:
 //
 //	 0       4         5      6      7    8           16        24        32
 //	+-------+---------+------+------+----+-----------+---------+---------+
@@ -41,7 +41,7 @@ const (
 	PrefaceTimeout = 5 * time.Second
 )
 
-// preface is what the sender of a connection says of itself.
+// preface is the sender of a connection in its own words.
 type preface struct {
 	proves   bool // it goes on to prove that it knows the secret
 	version  uint8

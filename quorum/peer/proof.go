@@ -29,7 +29,7 @@ import (
 // out secrets.
 //
 // The secret proves which member is at the other end when the connection begins. It does not
-// encrypt what follows, nor keep it from being changed on the way: TLS does.
+// encrypt the stream, nor keep it from being changed on the way: TLS does.
 const (
 	nonceLen = 32
 	proofLen = sha256.Size
@@ -52,7 +52,7 @@ type (
 
 // Auth says how members prove to each other who they are. The zero value has them prove nothing.
 type Auth struct {
-	// Secrets returns what all members know and nobody else, each at least MinSecretBytes long. A
+	// Secrets returns the secrets of the cluster, each at least MinSecretBytes long. A
 	// member proves that it knows the first, and accepts a proof with any. It may return others
 	// later: connections that were proved with one that is not among them then end. nil: there is
 	// none. It is called from several goroutines, for each connection.
@@ -60,7 +60,7 @@ type Auth struct {
 	// SecretOptional accepts connections without a proof, and opens such ones to members that know
 	// no secret. It is for a cluster whose members are given a secret one by one.
 	SecretOptional bool
-	// TLS is what connections are encrypted with. nil: nothing.
+	// TLS encrypts the connections; nil: they are plain.
 	TLS *TLS
 }
 
@@ -85,7 +85,7 @@ const (
 	byAcceptor byte = 'A'
 )
 
-// challenge is what a proof is about.
+// challenge is the content that a proof covers.
 type challenge struct {
 	said             []byte // the preface, and the version in the answer to it
 	channel          []byte // key material of TLS; nil without it

@@ -8,7 +8,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"net/netip"
 	"runtime"
 	"slices"
 	"strings"
@@ -321,17 +320,6 @@ func TestUnprovedConnectionsAreBounded(t *testing.T) {
 			t.Error("the connection of the member was closed for those that have proved nothing")
 		}
 	})
-}
-
-func TestSites(t *testing.T) {
-	for a, want := range map[string]string{"10.0.0.1": "10.0.0.1", "2001:db8::1:2:3:4": "2001:db8::", "::1": "::1"} {
-		if got := site(netip.MustParseAddr(a)).String(); got != want {
-			t.Errorf("%s counts as %s, want %s", a, got, want)
-		}
-	}
-	if site(netip.Addr{}).IsValid() {
-		t.Error("an unknown address is a known one")
-	}
 }
 
 // TestDroppedSecretEndsItsConnections: connections that were proved with a secret end when it does

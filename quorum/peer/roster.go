@@ -12,7 +12,7 @@ import (
 // or it is NoMember.
 type MemberID int16
 
-// NoMember is the MemberID of no member: that of the leader while none is known, for example.
+// NoMember is the MemberID of no member: of the leader while none is known, for example.
 const NoMember MemberID = -1
 
 // Member is one machine of the cluster as the configuration names it.
@@ -29,11 +29,11 @@ type Server struct {
 	Voter  bool
 }
 
-// Local is what the port needs to know of this member. Its methods are called by several
+// Local is this member as the port asks it. Its methods are called by several
 // goroutines, from Port.Start on.
 type Local interface {
 	// Servers are the disks that the newest configuration in the log counts, committed or not. A
-	// member whose disk is being replaced has two.
+	// member has two while its disk is being replaced.
 	Servers() []Server
 	// Leader is the disk that leads; false: this member knows none.
 	Leader() (leader Server, known bool)
@@ -52,7 +52,7 @@ func Sum(members []Member) uint32 {
 	return max(1, crc32.ChecksumIEEE(votes[:]))
 }
 
-// formerAddrs is how many addresses that a member once had are still tried: it may not have learned
+// formerAddrs bounds the former addresses of a member that are still tried: it may not have learned
 // yet that it has moved.
 const formerAddrs = 2
 
@@ -66,18 +66,18 @@ type Roster struct {
 	mu     sync.Mutex
 	birth  ClusterID             // of this member's cluster; 0 while it has none
 	agreed map[MemberID]string   // of the members in the state
-	coming map[MemberID]string   // of those of a change that is under way
+	coming map[MemberID]string   // of the change under way
 	former map[MemberID][]string // the newest first
 }
 
-// NewRoster makes the roster of a member whose configuration file has these members. With reconfig,
-// the members that have been agreed upon count more than the file.
+// NewRoster makes the roster of a member with these members in its configuration file. With
+// reconfig, the members that have been agreed upon count more than the file.
 func NewRoster(file []Member, reconfig bool, local Local) *Roster {
 	return &Roster{file: file, local: local, reconfig: reconfig, agreed: map[MemberID]string{}, coming: map[MemberID]string{},
 		former: map[MemberID][]string{}}
 }
 
-// Update records the members that have been agreed upon, and those of a change that is under way.
+// Update records the members that have been agreed upon, and the members of the change under way.
 func (r *Roster) Update(agreed, coming []znode.Member) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

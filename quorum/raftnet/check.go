@@ -15,11 +15,11 @@ import (
 
 // requestChecker validates the requests of other members before raft or the disk see them. The
 // library (UPSTREAM.md, 5) believes its peers: it panics on a configuration that it cannot decode,
-// after it has stored it, and accepts every term. A member of this version never sends what is
-// refused here, so the stream is closed.
+// after it has stored it, and accepts every term. A member of this version never sends a request
+// that is refused here, so the stream is closed.
 //
-// It cannot tell who really sends: a process that passes for a member (Port.serve) can still send
-// what a member could.
+// It does not authenticate the sender: a process that passes for a member (peer.Port) can still
+// send every request of a member.
 type requestChecker struct {
 	local Local
 	terms termBudget
@@ -68,8 +68,8 @@ func (c *requestChecker) checkTerm(term uint64) error {
 const maxTerm = 1<<31 - 1
 
 const (
-	// termBurst is by how much a term may be ahead of the member's own. It bounds how many
-	// elections a member may have missed, all of which count one: with pre-vote a member that is
+	// termBurst is the most by which a term may exceed the member's own. It bounds the elections
+	// that a member may have missed, each of which counts one: with pre-vote a member that is
 	// cut off does not raise its term, and the end of a leader's process, or a transfer, raises it
 	// once. A million are six days of an election each half a second, the shortest that an election
 	// timeout can be.
@@ -205,7 +205,7 @@ const (
 	maxServerAddrBytes    = 300
 )
 
-// decodeConfiguration decodes the servers that raft is to count, and refuses what is no
+// decodeConfiguration decodes the servers that raft is to count, and refuses all but a
 // configuration of a cluster, or of the member that stood alone before there was one. The library's
 // decoder panics.
 func decodeConfiguration(b []byte) (conf raft.Configuration, err error) {
@@ -303,10 +303,10 @@ func (c *requestChecker) replaced(q *raft.AppendEntriesRequest) bool {
 	})
 }
 
-// configurationSteps is how many members differ: are in one only, or have another role. Addresses
-// do not count: members that begin with a file of their own may know each other by different ones
-// (Roster), and have them in their first configuration.
-// A member that stood alone may have got another number (quorum, Stores.renumber).
+// configurationSteps counts the members that are in one of the two only, or have another role.
+// Addresses do not count: members that begin with a file of their own may know each other by
+// different ones (peer.Roster), and have them in their first configuration. A member that stood
+// alone may have got another number (quorum, renumber).
 func configurationSteps(a, b []raft.Server) (n int) {
 	if len(a) == 1 && len(b) == 1 && a[0].Address == AloneAddr && b[0].Address == AloneAddr && DiskOf(a[0].ID) == DiskOf(b[0].ID) {
 		return 0

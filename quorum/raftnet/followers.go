@@ -8,7 +8,6 @@ import (
 	"github.com/hashicorp/raft"
 
 	"lockkeeper/internal/clock"
-	"lockkeeper/internal/mutant"
 	"lockkeeper/quorum/peer"
 )
 
@@ -43,8 +42,8 @@ type follower struct {
 	syncedAt time.Time
 
 	matched uint64 // it has the log up to here
-	// took is the time from the newest request with entries, of those that it has answered, to the
-	// answer: about that of its disk.
+	// took is the time from the newest answered request with entries to its answer: about a write
+	// of its disk.
 	took         time.Duration
 	commitAcked  uint64 // the commit index that it has confirmed to know
 	commitSent   uint64 // the commit index that it was sent, confirmed or not
@@ -62,8 +61,8 @@ func (l *Followers) opened(p *pipeline) {
 	l.pipelines[p.id] = p
 }
 
-// ended records that a pipeline has failed or was closed: what it carried may not have reached the
-// follower.
+// ended records that a pipeline has failed or was closed: the follower may not have received its
+// requests.
 func (l *Followers) ended(p *pipeline) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -89,9 +88,6 @@ func (l *Followers) carried(p *pipeline, args *raft.AppendEntriesRequest) {
 		return
 	}
 	f.entriesSent = args.Entries[len(args.Entries)-1].Index
-	if mutant.On(mutant.CommitBeforeDisk) {
-		l.durable, f.commitsEarly = f.entriesSent, true
-	}
 	l.wakeLocked(f)
 }
 
@@ -271,8 +267,8 @@ func (l *Followers) Wrote(index, term uint64) (early bool) {
 
 // pendingCommitLocked returns the commit index to send to a follower now, and the term of the entry
 // there; 0: none. It is the newest commit if the follower has that entry and was not sent the
-// index, or an early commit: what is on this leader's disk and was sent to a follower with which it
-// is a majority. The follower applies no entry that is not on its own disk.
+// index, or an early commit: the newest entry that is on this leader's disk and was sent to a
+// follower with which it is a majority. The follower applies no entry that is not on its own disk.
 func (l *Followers) pendingCommitLocked(f *follower) (index, term uint64) {
 	switch {
 	case f.matched >= l.commit && (f.commitSent < l.commit || f.confirm && f.commitAcked < l.commit):
@@ -339,7 +335,7 @@ func (l *Followers) quorum() (voters map[raft.ServerID]bool, others int) {
 // be elected that lacks the committed one, whose majority knew it (Raft, section 5.4).
 func (l *Followers) ProvenAt(term uint64, now time.Time) time.Time {
 	voters, need := l.quorum()
-	if need == 0 || mutant.On(mutant.LeaseUnproven) {
+	if need == 0 {
 		return now
 	}
 	l.mu.Lock()
@@ -359,7 +355,7 @@ func (l *Followers) ProvenAt(term uint64, now time.Time) time.Time {
 	}
 	slices.SortFunc(newest, func(a, b time.Time) int { return b.Compare(a) })
 	at := newest[need-1]
-	if at.Before(l.clock.Woke()) && !mutant.On(mutant.LeaseSleeps) {
+	if at.Before(l.clock.Woke()) {
 		return time.Time{}
 	}
 	return at

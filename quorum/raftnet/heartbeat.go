@@ -7,12 +7,12 @@ import (
 )
 
 // heartbeats answers the heartbeats of the leader that this member follows. They must not wait for
-// the disk: the library's main loop does, for a write of the log or of the term, and a leader whose
-// followers are silent for the election timeout gives up.
+// the disk, as the library's main loop does while it writes the log or the term: a leader steps
+// down when its followers are silent for the election timeout.
 //
 // The library has a handler for heartbeats that changes term and role beside its main loop, so that
-// a deposed leader writes entries of its successor's term, and a term falls back below that of a
-// vote (UPSTREAM.md, 15). It is not called. A heartbeat that would change anything waits for the
+// a deposed leader writes entries of its successor's term, and a term falls back below a
+// vote's (UPSTREAM.md, 15). It is not called. A heartbeat that would change anything waits for the
 // main loop. One of the current term, from the leader that the main loop has learned of, changes
 // only the time of the last contact: it is answered here, and the main loop hears of it as soon as
 // it can.
@@ -23,8 +23,6 @@ type heartbeats struct {
 	local Local
 	// passing says that the main loop has not taken the last heartbeat yet. There is one at a time.
 	passing atomic.Bool
-	// library is the library's own handler; nil but with a planted bug.
-	library atomic.Pointer[func(raft.RPC)]
 }
 
 // isHeartbeat reports whether a request only names the leader.

@@ -16,9 +16,9 @@ import (
 	"lockkeeper/quorum/peer"
 )
 
-// network is how the raft library's requests get to other members, and theirs to this one: over
-// raft streams of the peer port, in the frames of rpc.go. A request whose answer is waited for
-// takes a connection out of a pool; a pipeline and a snapshot have one of their own. The receiver
+// network carries the raft library's requests to other members, and theirs to this one, over raft
+// streams of the peer port, in the frames of rpc.go. A single request takes a connection out of a
+// pool and waits for the answer; a pipeline and a snapshot have one of their own. The receiver
 // answers one request of a stream before it reads the next, in the goroutine of the connection.
 type network struct {
 	port  port
@@ -44,7 +44,7 @@ type network struct {
 // is closed.
 type rpcHandler func(rpc raft.RPC, stop <-chan struct{})
 
-// port is what the transport needs of the peer port.
+// port is the part of the peer port that the transport needs.
 type port interface {
 	// DialDisk opens a stream to a member with that disk.
 	DialDisk(ctx context.Context, to peer.MemberID, disk peer.DiskID, kind peer.StreamKind) (*peer.Stream, error)
@@ -65,7 +65,7 @@ const (
 	// it.
 	rpcTimeout   = 5 * time.Second
 	snapshotStep = 256 << 10
-	// idleMax is how many connections to one member are kept for later.
+	// idleMax bounds the idle connections to one member.
 	idleMax = 4
 	// keptBytes is the largest buffer that a connection keeps.
 	keptBytes = 1 << 20
@@ -295,7 +295,6 @@ func (n *network) decode(from raft.ServerID, kind rpcKind, body []byte) (req any
 func (n *network) ask(from raft.ServerID, rpc raft.RPC, answers <-chan raft.RPCResponse, source *snapshotSource,
 ) (raft.RPCResponse, error) {
 	var snapshot *snapshotChecker
-	hand := n.hand
 	switch q := rpc.Command.(type) {
 	case *raft.InstallSnapshotRequest:
 		source.begin(q.Size)
@@ -313,9 +312,7 @@ func (n *network) ask(from raft.ServerID, rpc raft.RPC, answers <-chan raft.RPCR
 			rpc.Reader = io.MultiReader(bytes.NewReader(head), snapshot)
 		}
 	case *raft.AppendEntriesRequest:
-		if f := n.beats.library.Load(); f != nil && isHeartbeat(q) {
-			hand = func(rpc raft.RPC, _ <-chan struct{}) { (*f)(rpc) }
-		} else if resp := n.beats.answer(from, q); resp != nil {
+		if resp := n.beats.answer(from, q); resp != nil {
 			n.pass(q)
 			return raft.RPCResponse{Response: resp}, nil
 		}
@@ -323,7 +320,7 @@ func (n *network) ask(from raft.ServerID, rpc raft.RPC, answers <-chan raft.RPCR
 		n.votesPending.Add(1)
 		defer n.votesPending.Add(-1)
 	}
-	hand(rpc, n.port.Done())
+	n.hand(rpc, n.port.Done())
 	select {
 	case answer := <-answers:
 		if vote, ok := answer.Response.(*raft.RequestVoteResponse); ok && vote.Granted {

@@ -27,21 +27,21 @@ type pipeline struct {
 	// dead, too.
 	writing chan struct{}
 
-	mu          sync.Mutex
-	space       *sync.Cond // another request may fit, or err is set
-	flying      []*appendFuture
-	flyingBytes int
-	err         error // why the stream has failed
+	mu            sync.Mutex
+	space         *sync.Cond // another request may fit, or err is set
+	inFlight      []*appendFuture
+	inFlightBytes int
+	err           error // why the stream has failed
 }
 
 var _ raft.AppendPipeline = (*pipeline)(nil)
 
 const (
-	// flyingMax is how many requests of one pipeline may be in flight, flyingMaxBytes how much,
-	// roughly, is in them. A single one may have more. New entries never are as much; this is for a
-	// follower that is behind.
-	flyingMax      = 16
-	flyingMaxBytes = 8 << 20
+	// inFlightMax and inFlightMaxBytes bound the requests of one pipeline in flight, and the bytes
+	// of their entries. A single request may have more. New entries stay far below; a follower that
+	// is behind gets there.
+	inFlightMax      = 16
+	inFlightMaxBytes = 8 << 20
 )
 
 var errUnrequested = fmt.Errorf("%w: an answer without a request", errRaftFrame)
@@ -74,7 +74,7 @@ func (f *appendFuture) Response() *raft.AppendEntriesResponse { return f.resp }
 
 // newPipeline begins a pipeline on a stream, which it closes at its end.
 func newPipeline(t *Transport, id raft.ServerID, addr raft.ServerAddress, c *conn) *pipeline {
-	p := &pipeline{t: t, id: id, addr: addr, c: c, out: make(chan raft.AppendFuture, flyingMax), stop: make(chan struct{}),
+	p := &pipeline{t: t, id: id, addr: addr, c: c, out: make(chan raft.AppendFuture, inFlightMax), stop: make(chan struct{}),
 		dead: make(chan struct{}), writing: make(chan struct{}, 1)}
 	p.space = sync.NewCond(&p.mu)
 	t.opened(p)
@@ -100,7 +100,7 @@ func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.App
 	for _, e := range args.Entries {
 		f.size += len(e.Data)
 	}
-	if err := p.launch(f); err != nil {
+	if err := p.enqueue(f); err != nil {
 		return nil, err
 	}
 	if err := p.write(rpcAppend, args); err != nil {
@@ -110,19 +110,19 @@ func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.App
 	return f, nil
 }
 
-// launch records a request that is about to be sent, when it fits.
-func (p *pipeline) launch(f *appendFuture) error {
+// enqueue records a request that is about to be sent, when it fits.
+func (p *pipeline) enqueue(f *appendFuture) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for p.err == nil && len(p.flying) > 0 && (len(p.flying) >= flyingMax || p.flyingBytes+f.size > flyingMaxBytes) {
+	for p.err == nil && len(p.inFlight) > 0 && (len(p.inFlight) >= inFlightMax || p.inFlightBytes+f.size > inFlightMaxBytes) {
 		p.space.Wait()
 	}
 	if p.err != nil {
 		return p.err
 	}
-	p.flying = append(p.flying, f)
-	p.flyingBytes += f.size
-	if len(p.flying) == 1 {
+	p.inFlight = append(p.inFlight, f)
+	p.inFlightBytes += f.size
+	if len(p.inFlight) == 1 {
 		p.limitLocked()
 	}
 	return nil
@@ -132,7 +132,7 @@ func (p *pipeline) launch(f *appendFuture) error {
 // waited for too long.
 func (p *pipeline) limitLocked() {
 	var at time.Time
-	if len(p.flying) > 0 {
+	if len(p.inFlight) > 0 {
 		at = time.Now().Add(rpcTimeout)
 	}
 	_ = p.c.SetReadDeadline(at)
@@ -223,7 +223,7 @@ func (p *pipeline) next() (*appendFuture, error) {
 			p.fail(err)
 		}
 	}
-	f := p.land()
+	f := p.acknowledge()
 	if f == nil {
 		p.fail(errUnrequested)
 		return nil, err
@@ -240,17 +240,17 @@ func (p *pipeline) next() (*appendFuture, error) {
 	return f, err
 }
 
-// land removes the oldest request in flight and returns it; nil if there is none.
-func (p *pipeline) land() *appendFuture {
+// acknowledge removes the oldest request in flight and returns it; nil if there is none.
+func (p *pipeline) acknowledge() *appendFuture {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.flying) == 0 {
+	if len(p.inFlight) == 0 {
 		return nil
 	}
-	f := p.flying[0]
-	p.flying[0] = nil
-	p.flying = p.flying[1:]
-	p.flyingBytes -= f.size
+	f := p.inFlight[0]
+	p.inFlight[0] = nil
+	p.inFlight = p.inFlight[1:]
+	p.inFlightBytes -= f.size
 	p.space.Signal()
 	return f
 }

@@ -114,12 +114,12 @@ func TestPipelineIsDrainedBehindARefusal(t *testing.T) {
 					}
 				}
 				sent := rafttest.Begin(func() (err error) {
-					for range 3 * flyingMax {
+					for range 3 * inFlightMax {
 						_, err = p.AppendEntries(carrying(0), new(raft.AppendEntriesResponse))
 					}
 					return err
 				})
-				for range 3 * flyingMax { // a bubble in which this cannot go on ends the test
+				for range 3 * inFlightMax { // a bubble in which this cannot go on ends the test
 					far.answer(ok)
 				}
 				if err, over := sent(); !over || err != nil {
@@ -143,7 +143,7 @@ func TestPipelineKeepsTheOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := newTransport(rafttest.ServerID(1), &fakeLocal{})
 		p, far := pipelineTo(t, tr)
-		const n = 5 * flyingMax
+		const n = 5 * inFlightMax
 		sent := 0
 		done := rafttest.Begin(func() error {
 			for i := range uint64(n) {
@@ -154,8 +154,8 @@ func TestPipelineKeepsTheOrder(t *testing.T) {
 			}
 			return nil
 		})
-		if _, over := done(); over || sent != flyingMax {
-			t.Errorf("%d requests are on their way, want %d", sent, flyingMax)
+		if _, over := done(); over || sent != inFlightMax {
+			t.Errorf("%d requests are on their way, want %d", sent, inFlightMax)
 		}
 		go func() {
 			for range n {
@@ -185,7 +185,7 @@ func TestPipelineBoundsWhatIsOnItsWay(t *testing.T) {
 		tr := newTransport(rafttest.ServerID(1), &fakeLocal{})
 		p, far := pipelineTo(t, tr)
 		large := carrying(1)
-		large.Entries[0].Data = make([]byte, flyingMaxBytes+1)
+		large.Entries[0].Data = make([]byte, inFlightMaxBytes+1)
 		mustAppend(t, p, large)
 		next := rafttest.Begin(func() error {
 			_, err := p.AppendEntries(carrying(2), new(raft.AppendEntriesResponse))

@@ -17,13 +17,13 @@ import (
 //	| length | kind | body |
 //	+--------+------+------+
 //
-// Length is that of kind and body. The member that has opened the stream sends requests, the other
+// Length counts kind and body. The member that has opened the stream sends requests, the other
 // answers them in their order, but for a notice, which has no answer. The kind of an answer is that
 // of its request and rpcAnswer, or rpcRefused with a text. The frame of rpcSnapshot is followed by
 // the snapshot itself, as many bytes as it says.
 //
 // Bodies are the fields of the library's structs, one after the other, as package codec encodes
-// them; (n) is the width in bytes, "bytes" is a length (4) and so many bytes, a bool has one byte.
+// them; (n) is the width in bytes, "bytes" is a length (4) and the bytes, a bool has one byte.
 // Leader and Candidate of rpcAppend and rpcVote are left out: they repeat the address in the
 // header, and the library reads them only if that is missing.
 //
@@ -58,7 +58,7 @@ const (
 )
 
 const (
-	// MaxAppendEntries is how many entries a request has at the most.
+	// MaxAppendEntries bounds the entries of a request.
 	MaxAppendEntries = 64
 	// MaxEntryBytes is the most that an entry takes up in a frame.
 	MaxEntryBytes = 5 << 20
@@ -69,14 +69,14 @@ const (
 	maxRefusal     = 1 << 10
 	entryMinLen    = 8 + 8 + 1 + 8 + 4 + 4
 
-	// It fits beside a frame of the forward stream into what large frames may take.
+	// Such a request fits into the memory for large frames, beside a frame of the forward stream.
 	_ = uint64(peer.DefaultFrameBytes - maxRequestBytes - peer.MaxFrame)
 )
 
-// errRaftFrame says that a frame is not what a member of this version sends.
+// errRaftFrame says that no member of this version sends such a frame.
 var errRaftFrame = fmt.Errorf("%w: no request of raft", peer.ErrRefused)
 
-// rpcRefusal is why another member could not do what was requested. The connection goes on.
+// rpcRefusal is the reason for which another member refuses a request. The connection goes on.
 type rpcRefusal string
 
 // Error implements error.
@@ -204,7 +204,7 @@ func appendRequest(b []byte, kind rpcKind, req any) []byte {
 	return peer.EndFrame(c.Encoded(), len(b))
 }
 
-// decodeRequest decodes the body of a request, whose memory the request keeps.
+// decodeRequest decodes the body of a request. The request keeps the memory of the body.
 func decodeRequest(kind rpcKind, body []byte) (any, error) {
 	req := newRequest(kind)
 	if req == nil {

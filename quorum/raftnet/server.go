@@ -15,8 +15,8 @@ import (
 // AloneAddr stands for the address of a member alone in the configuration that it writes.
 const AloneAddr raft.ServerAddress = "standalone"
 
-// ServerID is raft's name of a member with a disk: "3-00c0ffee00c0ffee". A member whose disk was
-// replaced is another server, which has cast no vote and acknowledged no entry of the old one.
+// ServerID is raft's name of a member with a disk: "3-00c0ffee00c0ffee". A member with a replaced
+// disk is another server, which has cast no vote and acknowledged no entry of the old one.
 func ServerID(id peer.MemberID, disk peer.DiskID) raft.ServerID {
 	return raft.ServerID(strconv.Itoa(int(id)) + "-" + disk.String())
 }
@@ -77,7 +77,7 @@ func BirthOf(servers []raft.Server) peer.ClusterID {
 // portView is a Local in the words of the port.
 type portView struct{ Local }
 
-// ForPort returns what the port is to know of a member.
+// ForPort returns l in the words of the port.
 func ForPort(l Local) peer.Local { return portView{l} }
 
 // Servers implements peer.Local.

@@ -10,7 +10,6 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"lockkeeper/internal/mutant"
 	"lockkeeper/quorum/peer"
 	"lockkeeper/znode"
 )
@@ -19,15 +18,12 @@ import (
 // time, snapshotChecker decodes it on the side, and snapshotReader ends it when this member has
 // applied more than it holds.
 
-// declineOld keeps a snapshot from the library that is older than what this member has applied, and
-// reports whether it has answered it. The library (UPSTREAM.md, 4) installs whatever a leader of
+// declineOld keeps a snapshot from the library that is older than this member's state, and reports
+// whether it has answered it. The library (UPSTREAM.md, 4) installs every snapshot that a leader of
 // its term sends, and a snapshot may come late: its leader has given up on the connection and sent
-// a newer one over the next, and what the network had held back of the first arrives after all.
-// Installed, it would take this member's state, which clients have seen, back to where it was.
+// a newer one over the next, and the network then delivers the first after all. Installed, it would
+// take this member's state, which clients have seen, back to where it was.
 func (t *Transport) declineOld(rpc *raft.RPC, req *raft.InstallSnapshotRequest) bool {
-	if mutant.On(mutant.OldSnapshotInstalled) {
-		return false
-	}
 	if req.LastLogIndex <= t.local.AppliedIndex() {
 		t.decline(*rpc, req)
 		return true
@@ -36,16 +32,16 @@ func (t *Transport) declineOld(rpc *raft.RPC, req *raft.InstallSnapshotRequest) 
 	return false
 }
 
-// decline answers that the member has what the snapshot holds. Its leader, should it still lead,
-// goes on from there. A leader of an older term, which this member follows no longer, learns of the
-// present one: the library takes every other answer for a proof that it leads.
+// decline answers that the member has the content of the snapshot. Its leader, should it still
+// lead, goes on from there. A leader of an older term, which this member follows no longer, learns
+// of the present one: the library takes every other answer for a proof that it leads.
 func (t *Transport) decline(rpc raft.RPC, req *raft.InstallSnapshotRequest) {
 	_, _ = io.Copy(io.Discard, rpc.Reader) // the next request of the connection follows it
 	term := t.local.Term()
 	rpc.Respond(&raft.InstallSnapshotResponse{RPCHeader: req.RPCHeader, Term: max(term, req.Term), Success: term <= req.Term}, nil)
 }
 
-// errOldSnapshot says that the member has applied more than what the snapshot holds.
+// errOldSnapshot says that the member has applied more than the snapshot holds.
 var errOldSnapshot = errors.New("raftnet: the snapshot is older than this member")
 
 // snapshotReader is the snapshot on its way to the library. The library's main loop reads it, which
@@ -57,7 +53,7 @@ type snapshotReader struct {
 	applied func() uint64
 }
 
-// Read implements io.Reader. Errors: errOldSnapshot, with which the library drops what it has read.
+// Read implements io.Reader. Errors: errOldSnapshot, with which the library drops the bytes read.
 func (s *snapshotReader) Read(b []byte) (int, error) {
 	if s.index <= s.applied() {
 		_, _ = io.Copy(io.Discard, s.r) // as in decline
@@ -77,7 +73,7 @@ type snapshotSource struct {
 	err  error
 }
 
-// begin begins a snapshot of so many bytes.
+// begin begins a snapshot of size bytes.
 func (s *snapshotSource) begin(size int64) { s.left, s.read, s.from = size, 0, time.Now() }
 
 // Read implements io.Reader. Errors: os.ErrDeadlineExceeded, when nothing has come for rpcTimeout,
@@ -105,12 +101,12 @@ func (s *snapshotSource) Read(b []byte) (int, error) {
 }
 
 // snapshotChecker passes a snapshot on while it is decoded on the side. The last byte is followed
-// by io.EOF only if all of it was a state; if not, the library drops what it has written.
+// by io.EOF only if all of it was a state; if not, the library drops its file.
 type snapshotChecker struct {
 	r    io.Reader
 	pipe *io.PipeWriter
-	done chan error // capacity 1: what came of the decoding
-	err  error      // what Read returns from now on; nil while there is more
+	done chan error // capacity 1: the result of decoding
+	err  error      // that Read returns from now on; nil while there is more
 }
 
 func checkSnapshot(r io.Reader) *snapshotChecker {

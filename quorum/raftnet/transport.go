@@ -13,12 +13,11 @@ import (
 	"github.com/hashicorp/raft"
 
 	"lockkeeper/internal/clock"
-	"lockkeeper/internal/mutant"
 	"lockkeeper/quorum/peer"
 )
 
-// Local is what the transport needs to know of this member, its raft node, its log and its state,
-// and what it reports to it. Its methods are called by several goroutines, from Port.Start on.
+// Local is this member, its raft node, its log and its state, as the transport asks it and reports
+// to it. Its methods are called by several goroutines, from Port.Start on.
 type Local interface {
 	// Term is the current term.
 	Term() uint64
@@ -58,7 +57,7 @@ type Config struct {
 	Local Local
 	// Port carries the streams; nil for a member that is in no cluster with others.
 	Port *peer.Port
-	// Clock is what the proof of leadership counts by; nil means Go's monotonic clock.
+	// Clock is the clock of the proof of leadership; nil means Go's monotonic clock.
 	Clock *clock.Clock
 	// Observe is called with each request of raft that arrives and is to be answered. The function
 	// that it returns is called with the answer before that is sent. It is for simulations; nil:
@@ -146,8 +145,8 @@ func (t *Transport) Consumer() <-chan raft.RPC { return t.rpcs }
 
 // AppendEntries implements raft.Transport. While a follower is out of reach, the failure of a
 // request that is no heartbeat is returned when a heartbeat has reached it (UPSTREAM.md, 18). The
-// request is not sent then: its commit index is that of an earlier time, and the follower would
-// take itself for caught up with it.
+// request is not sent then: its commit index is of an earlier time, and the follower would take
+// itself for caught up with it.
 func (t *Transport) AppendEntries(id raft.ServerID, target raft.ServerAddress,
 	args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	err := t.appendEntries(id, target, args, resp)
@@ -208,7 +207,7 @@ func (t *Transport) appendEntries(id raft.ServerID, target raft.ServerAddress,
 // is delayed. Errors: the entries will not be durable, or stop is closed; then the library must not
 // see the answer.
 func (t *Transport) hold(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse, stop <-chan struct{}) error {
-	if len(args.Entries) == 0 || !resp.Success || mutant.On(mutant.GateOpen) {
+	if len(args.Entries) == 0 || !resp.Success {
 		return nil
 	}
 	return t.local.AwaitDurable(args.Entries[len(args.Entries)-1].Index, stop)
@@ -223,7 +222,7 @@ func (t *Transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAd
 	if err != nil {
 		return nil, err
 	}
-	_ = c.SetDeadline(time.Time{}) // that of what it was used for before
+	_ = c.SetDeadline(time.Time{}) // it has one from its last use
 	t.local.ReplicationBegan(false)
 	return newPipeline(t, id, target, c), nil
 }
@@ -313,11 +312,7 @@ func (t *Transport) EncodePeer(id raft.ServerID, addr raft.ServerAddress) []byte
 func (t *Transport) DecodePeer(b []byte) raft.ServerAddress { return raft.ServerAddress(b) }
 
 // SetHeartbeatHandler implements raft.Transport. The handler is never called (UPSTREAM.md, 15).
-func (t *Transport) SetHeartbeatHandler(f func(raft.RPC)) {
-	if t.net != nil && mutant.On(mutant.HeartbeatPath) {
-		t.net.beats.library.Store(&f)
-	}
-}
+func (t *Transport) SetHeartbeatHandler(func(raft.RPC)) {}
 
 // Stand has the library of this member hold an election at once.
 func (t *Transport) Stand(ctx context.Context) {

@@ -277,7 +277,7 @@ func TestAnswersAreDroppedWhenTheDiskFails(t *testing.T) {
 		mustAppend(t, p, carrying(1))
 		far.answer(ok)
 		close(disk)
-		for range 3 * flyingMax { // a bubble in which this cannot go on ends the test
+		for range 3 * inFlightMax { // a bubble in which this cannot go on ends the test
 			mustAppend(t, p, carrying(1))
 			far.answer(ok)
 		}

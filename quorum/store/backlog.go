@@ -2,57 +2,53 @@ package store
 
 import (
 	"math"
-	"runtime"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
-
-	"lockkeeper/internal/mutant"
 )
 
 // backlog lets a leader write its log while its followers write theirs (Ongaro's thesis, section
-// 10.2.1). It is between raft and the log: of a leader's entries StoreLogs returns at once, and
-// flushLoop writes all that is pending with one append. Until an entry is durable, the transport
-// holds back every follower's answer to a request that carries it (RaftStore.Await). Raft counts
-// this member's own copy as soon as StoreLogs returns, so all the answers have to wait, not only
-// the one that makes the majority.
+// 10.2.1). It is between raft and the log: StoreLogs takes a leader's entries and returns at once,
+// and flushLoop writes all pending entries with one append. Until an entry is durable, the
+// transport holds back every acknowledgement of it (RaftStore.Await). Raft counts this member's own
+// copy as soon as StoreLogs returns, so all acknowledgements wait, not only the one that completes
+// the majority.
 //
-// Invariant: nothing is applied, on a leader or a follower, that is not on the member's own disk.
-// A deposed leader may learn that entries are committed which it still writes; fsm.ApplyBatch waits
-// for them.
+// Invariant: a member applies only entries that are durable on its own disk. A deposed leader may
+// learn the commit of an entry in its backlog; the state machine waits for it (RaftStore.Flushed).
 //
 // StoreLogs returns early only with the owner's permission (Owner.MayFlushLater), and if the
 // backlog has room; otherwise the entries are durable when it returns. Raft calls StoreLogs from
 // its main goroutine alone, which is also the only one that makes this member a leader and changes
 // the configuration.
 //
-// A leader that is deposed may have a flush under way. Its next write as a follower, and the
-// removal of entries from the end, wait for that flush; so the log changes in the order of raft's
-// calls. The member may vote, or be elected, with entries that are not durable yet: it then refuses
-// its vote to logs that it could have voted for, and as a leader again it commits nothing before
-// they are durable. A leader that loses its power comes back with a shorter log; the entries that
-// it has lost were never counted as durable on it. It cannot give an index of that term to another
-// entry: its vote for itself was durable before it led, and it leads in no term twice.
+// A deposed leader may have a flush in progress. Its next write as a follower, and the truncation
+// of its log, wait for the flush; so the log changes in the order of raft's calls. The member may
+// vote, or be elected, with unflushed entries: it then refuses its vote to logs that it could have
+// voted for, and as a leader again it commits nothing before they are durable. After a power
+// failure a leader has a shorter log; nobody counted the lost entries as durable on it. It cannot
+// reuse their indexes in that term: its vote for itself was durable before it led, and it leads no
+// term twice.
 type backlog struct {
 	raft.LogStore // the log; a write that fails stops the member
 	owner         Owner
 
 	wake     chan struct{} // capacity 1: there is something to write
-	released chan struct{} // closed when nobody shall wait for an answer any more
+	released chan struct{} // closed by release
 	closing  chan struct{} // closed when there will be no more entries
 	done     chan struct{} // closed when flushLoop has ended
 	end      sync.Once
 
 	// Lock: mu is a leaf, and never held while the log is written.
 	mu    sync.Mutex
-	logs  []*raft.Log   // not durable yet, without a gap; the first are being written
-	err   error         // why they will never be
+	logs  []*raft.Log   // unflushed entries, without a gap; flushLoop writes the first
+	err   error         // why they will never be durable
 	moved chan struct{} // closed at the next change of logs or err; nil while nobody waits for one
 }
 
-// backlogMax is how many entries may wait to be written. The batcher alone never has as many in
+// backlogMax is the highest number of unflushed entries. The batcher alone never has as many in
 // flight.
 const backlogMax = 64
 
@@ -66,7 +62,7 @@ func newBacklog(log raft.LogStore, owner Owner) *backlog {
 // release ends all waiting for entries to become durable.
 func (b *backlog) release() { b.end.Do(func() { close(b.released) }) }
 
-// close writes what is left and ends flushLoop. Raft must have been shut down.
+// close flushes all entries and ends flushLoop. Raft must have been shut down.
 func (b *backlog) close() {
 	b.release()
 	close(b.closing)
@@ -113,8 +109,8 @@ func (b *backlog) take(logs []*raft.Log) bool {
 	return true
 }
 
-// flushLoop writes what has been taken, all that is pending with one append. It ends with close,
-// or when a write has failed: nothing may come behind what is missing.
+// flushLoop writes all pending entries with one append. It ends with close, or when a write fails:
+// the log must not have a gap.
 func (b *backlog) flushLoop() {
 	defer close(b.done)
 	for {
@@ -129,9 +125,6 @@ func (b *backlog) flushLoop() {
 				return
 			}
 		}
-		runtime.Gosched() // the goroutines that send them to followers run first
-		// This member's clients do not wait for the commit notices that Written sends: Go runs the
-		// goroutine that was readied last first, so they go out behind the answers that wait below.
 		err := b.write(logs, true)
 		b.mu.Lock()
 		if err == nil {
@@ -194,9 +187,6 @@ func (b *backlog) lackingLocked(index uint64) bool {
 
 // lacks says whether the entry is not durable yet. It must not be applied then.
 func (b *backlog) lacks(index uint64) bool {
-	if mutant.On(mutant.GateOpen) {
-		return false
-	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.lackingLocked(index)
@@ -241,8 +231,8 @@ func (b *backlog) GetLog(index uint64, l *raft.Log) error {
 	return b.LogStore.GetLog(index, l)
 }
 
-// DeleteRange implements raft.LogStore. What is taken off the beginning has been applied and is
-// durable; only what is taken off the end may have to be written first.
+// DeleteRange implements raft.LogStore. Entries at the beginning have been applied and are durable;
+// entries at the end are flushed first.
 func (b *backlog) DeleteRange(lo, hi uint64) error {
 	if err := b.flushed(hi); err != nil {
 		return err

@@ -21,12 +21,12 @@ import (
 )
 
 const (
-	// boltLockTimeout is how long another process may take to release its lock of the file.
+	// boltLockTimeout bounds the wait for another process to release its lock of the file.
 	boltLockTimeout = 500 * time.Millisecond
 	logFileMode     = 0o600
 	// newSuffix marks a file that is being created: under its own name it is complete.
 	newSuffix = ".new"
-	// boltFormat is the version of what this program keeps in the file.
+	// boltFormat is the version of the values in the file.
 	boltFormat  = 1
 	valueSumLen = 4
 )
@@ -219,14 +219,14 @@ func checkBoltFile(path string) error {
 	return verifyBoltFile(path)
 }
 
-// verifyBoltFile verifies a file before raft-boltdb has it: its pages, the checksum of
-// every value and of every entry, that no entry is missing between the first and the last, and what
-// bbolt's own check looks at. bbolt trusts what it reads: damage has it panic.
+// verifyBoltFile verifies a file before raft-boltdb opens it: its pages, the checksums of all
+// values and entries, the sequence of the entries, and bbolt's own check. bbolt trusts the bytes
+// that it reads: damage makes it panic.
 func verifyBoltFile(path string) (err error) {
 	var opened []*os.File
 	defer func() {
 		for _, f := range opened {
-			_ = f.Close() // what bbolt has not closed, after a panic, and with it the lock
+			_ = f.Close() // after a panic bbolt has left it open and locked
 		}
 	}()
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))

@@ -13,16 +13,16 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// watermarkKey is where a log in raft.db has its watermark: the last entry that was there when it
-// was written (8 bytes), and an entry that was known to be committed (8).
+// watermarkKey has the watermark of a log in raft.db: the last index of the log (8 bytes) and the
+// commit index (8), as of its write.
 var watermarkKey = []byte("lockkeeper/watermark")
 
-// markAfter is how long after a write the watermark is written.
+// markAfter is the delay of the watermark after a write.
 const markAfter = time.Second
 
-// boltLog is a log in raft.db, that of raft-boltdb, with a checksum for each entry and a watermark.
-// The checksum is in front of raft.Log.Extensions, the field that raft keeps for middleware,
-// and is removed when an entry is read.
+// boltLog is raft-boltdb's log in raft.db, with a checksum for each entry and a watermark. The
+// checksum is in front of raft.Log.Extensions, the field that raft keeps for middleware; reading an
+// entry removes it.
 //
 // The watermark is written a second after a write at the latest, in a transaction of its own.
 // Entries up to it must be in the log or in a snapshot at a start.
@@ -149,7 +149,8 @@ func (l *boltLog) StoreLogs(logs []*raft.Log) error {
 		return err
 	}
 	if from := logs[0].Index; last > 0 && from > last+1 {
-		// raft leaves a hole where a snapshot from the leader has replaced all that is here.
+		// raft leaves a hole where a snapshot from the leader has replaced all that is
+		// here.
 		if err := l.deleteLocked(0, last); err != nil {
 			return err
 		}
@@ -171,8 +172,8 @@ func (l *boltLog) StoreLogs(logs []*raft.Log) error {
 	return nil
 }
 
-// deleteStep is how many entries a transaction deletes from the beginning of the log: a log of some
-// hundred MB would hold up the next write for seconds.
+// deleteStep is the highest number of entries that one transaction deletes from the beginning of
+// the log: all of some hundred MB would delay the next write by seconds.
 const deleteStep = 1000
 
 // DeleteRange implements raft.LogStore. It takes entries off one end of the log.

@@ -11,11 +11,10 @@ import (
 )
 
 // The two meta pages of a bbolt file. Transaction N writes its pages where nothing refers to them,
-// syncs, and then writes meta page N mod 2. What makes N valid is 80 bytes within one sector, which
-// a disk writes wholly or not at all. So after any crash both meta pages are whole and their
-// numbers follow one another. A meta page that is not whole was whole once: bbolt would go on with
-// the other one, one transaction back, and the member would forget an entry or a vote. So it is
-// refused.
+// syncs, and then writes meta page N mod 2. The 80 bytes that make N valid are within one sector,
+// which a disk writes wholly or not at all. So after any crash both meta pages are whole and their
+// numbers are consecutive. A broken meta page is damage: bbolt would use the other one, one
+// transaction older, and the member would forget an entry or a vote. So the file is refused.
 //
 //	0        16      20        24          28      32     40       48     56     64     72
 //	+--------+-------+---------+-----------+-------+------+--------+------+------+------+-------+
@@ -23,7 +22,7 @@ import (
 //	|        |       |         |           |       |      |        | list |      |      | sum   |
 //	+--------+-------+---------+-----------+-------+------+--------+------+------+------+-------+
 //
-// in the byte order of the machine. The checksum is FNV-1a of what is between header and
+// in the byte order of the machine. The checksum is FNV-1a of the bytes between header and
 // checksum.
 const (
 	boltMagic     = 0xED0CDAED
@@ -44,7 +43,7 @@ const (
 
 const (
 	elementLen      = 16   // of each element that follows the header of a branch or leaf page
-	bucketElement   = 0x01 // the flag of a leaf's element whose value is a bucket
+	bucketElement   = 0x01 // the flag of a leaf's element with a bucket as value
 	bucketHeaderLen = 16
 	noFreelist      = math.MaxUint64
 )
@@ -54,10 +53,9 @@ type boltMeta struct {
 	root, freelist, high, txid uint64
 }
 
-// checkBoltPages verifies the meta pages of a file and what its tree consists of. bbolt reads
-// nothing beyond the end of a file that has passed, no page is below two others or below itself,
-// and buckets are in the root only. So what bbolt does with the file, its own check included, takes
-// time in proportion to the file.
+// checkBoltPages verifies the meta pages of a file and the pages of its tree. In a file that
+// passes, bbolt reads nothing beyond the end, no page is below two others or below itself, and only
+// the root has buckets. So the time that bbolt and its own check take is proportional to the file.
 func checkBoltPages(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -139,8 +137,8 @@ func readMeta(f io.ReaderAt, id uint64, at int64) (m boltMeta, err error) {
 		high: ne.Uint64(b[40:]), txid: ne.Uint64(b[48:])}, nil
 }
 
-// boltTree verifies the pages of a file: each is used once, and what it refers to is within it. A
-// page begins with a header, which its elements follow:
+// boltTree verifies the pages of a file: each is used once, and all its offsets are within it. A
+// page begins with a header, and its elements follow:
 //
 //	0    8       10      12         16
 //	+----+-------+-------+----------+----------+----------+--
@@ -151,9 +149,9 @@ func readMeta(f io.ReaderAt, id uint64, at int64) (m boltMeta, err error) {
 //	element of a leaf:    flags (4), offset of the key (4), its length (4), value's length (4)
 //	element of the freelist: page (8)
 //
-// Offsets count from the element; the value follows the key. overflow is how many more pages this
-// one takes. The value of a bucket is its root page and its sequence, 8 bytes each; if the root is
-// 0, the bucket's only page follows.
+// Offsets count from the element; the value follows the key. overflow is the number of further
+// pages that this one takes. The value of a bucket is its root page and its sequence, 8 bytes each;
+// if the root is 0, the bucket's only page follows.
 type boltTree struct {
 	f    io.ReaderAt
 	meta boltMeta

@@ -11,13 +11,13 @@ import (
 // has not: they were never committed. By raft's rule the log is discarded then, up to the end of
 // the snapshot at least. The library keeps it, and refuses the leader's entries from then on
 // (UPSTREAM.md, 17). Here those entries are removed when the snapshot is installed, or at the next
-// start, and what the library asks about the last entry of the snapshot gets the snapshot's answer.
+// start, and reads answers the library's questions about the last entry from the snapshot.
 
 // snapshotEnd is the last entry of a snapshot.
 type snapshotEnd struct {
 	index, term uint64
-	// had is the term of the entry that the log had in its place, and that the library may still
-	// take for its last one.
+	// had is the term of the entry that the log had in its place, and that the library may
+	// still take for its last one.
 	had uint64
 }
 

@@ -13,10 +13,10 @@ import (
 )
 
 // Convert moves the log of a stopped member, in logDir, into the other kind, and says from where
-// to where. Nothing is done if it is of that kind already. What makes the new form count is the
-// manifest of the segments in raft.db, one transaction; a conversion that is cut short leaves the
-// log in one of the two forms, whole, and what there is of the other one is removed at the next
-// start. The disk needs room for the log twice.
+// to where. It does nothing if the log is of that kind already. One transaction switches to the new
+// form: it writes the manifest of the segments in raft.db. An interrupted conversion leaves the log
+// in one of the two forms, whole, and the next start removes the remaining files of the other one.
+// The disk needs room for the log twice.
 func Convert(logDir string, to LogKind) (string, error) {
 	to = cmp.Or(to, LogWAL)
 	if err := to.Validate(); err != nil {

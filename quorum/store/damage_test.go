@@ -166,8 +166,8 @@ func TestDamagedLogIsRefusedOrKeepsEverything(t *testing.T) {
 		return b
 	}
 	for at := 0; at < len(whole); at++ {
-		// All that bbolt interprets stands at the beginning of a page; behind that, values with
-		// their checksums.
+		// All that bbolt interprets stands at the beginning of a page; behind that, values
+		// with their checksums.
 		if !*damageLong && (at%page >= 96 || at%page%16 != 0 || rnd.IntN(4) != 0) && rnd.IntN(8000) != 0 {
 			continue
 		}

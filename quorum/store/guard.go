@@ -12,7 +12,6 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"lockkeeper/internal/mutant"
 	"lockkeeper/quorum/wal"
 )
 
@@ -20,11 +19,11 @@ import (
 // the file as it was. The member stops; opened again when there is space, it goes on.
 var ErrDiskFull = errors.New("disk full")
 
-// isFull reports whether err is of a write that found no space, or no file descriptor for a new
-// segment, and has changed nothing that was durable: bbolt has not begun to make the transaction
-// valid, the log has no new segment, or its last one has the beginning of a batch that was never
-// synced, as after a crash. After an fsync that has failed, for whatever reason, what is on the
-// disk is unknown.
+// isFull reports whether a write failed for want of space, or of a file descriptor for a new
+// segment, and left all durable bytes as they were: bbolt has not begun to make the transaction
+// valid, the log has no new segment, or its last segment ends with the unsynced beginning of a
+// batch, as after a crash. After a failed fsync, for any reason, the content of the disk is
+// unknown.
 func isFull(err error) bool {
 	if errors.Is(err, wal.ErrNoSegment) {
 		return isOutOfSpace(err) || IsStarved(err)
@@ -60,8 +59,8 @@ type guard struct {
 	broken atomic.Bool
 	// released is closed when the member has been cut off from its peers for good.
 	released chan struct{}
-	// started says that raft runs. Before, a read or a write that raft needs and that fails sets
-	// startErr; the library panics then.
+	// started says that raft runs. Before, a read or a write that raft needs and that fails
+	// sets startErr; the library panics then.
 	started  atomic.Bool
 	startErr error
 
@@ -88,7 +87,7 @@ func (g *guard) write(what string, do func() error) error {
 	return g.check(what, do())
 }
 
-// check stops the member if err is that of a write.
+// check stops the member if a write has failed with err.
 func (g *guard) check(what string, err error) error {
 	if err == nil {
 		return nil
@@ -134,9 +133,6 @@ func (g *guard) Set(key, val []byte) error {
 	defer g.termMu.Unlock()
 	term := g.voteTerm
 	g.voteTerm = 0
-	if mutant.On(mutant.VoteNotPersisted) {
-		return nil
-	}
 	return g.write("write vote", func() error { return g.setVote(term, val) })
 }
 
@@ -149,7 +145,7 @@ func (g *guard) SetUint64(key []byte, val uint64) error {
 		return nil
 	}
 	err := g.write("write term", func() error {
-		if !bytes.Equal(key, keyTerm) || mutant.On(mutant.HeartbeatPath) {
+		if !bytes.Equal(key, keyTerm) {
 			return g.Stable.SetUint64(key, val)
 		}
 		g.owner.Yield()
@@ -183,7 +179,8 @@ type reads struct {
 func (r *reads) GetLog(index uint64, l *raft.Log) error {
 	err := r.LogStore.GetLog(index, l)
 	if e := r.end.Load(); e != nil && e.index == index && index > 1 && errors.Is(err, raft.ErrLogNotFound) {
-		// It is compared, and never sent: of entries after the first, the one before is read too.
+		// It is compared, and never sent: of entries after the first, the one before is
+		// read too.
 		*l = raft.Log{Index: index, Term: e.term, Type: raft.LogNoop}
 		return nil
 	}

@@ -19,11 +19,11 @@ const segmentLogDir = "raft.wal"
 type LogKind string
 
 const (
-	// LogBolt keeps the log in raft.db, with raft-boltdb, beside the term and the vote. A write to
-	// it takes two syncs.
+	// LogBolt keeps the log in raft.db, with raft-boltdb, beside the term and the vote. A write
+	// to it takes two syncs.
 	LogBolt LogKind = "bolt"
-	// LogWAL keeps the log in raft.wal/, in segments that are only ever appended to; the term and
-	// the vote are in raft.db. A write to it takes one sync.
+	// LogWAL keeps the log in raft.wal/, in segments that are only ever appended to; the term
+	// and the vote are in raft.db. A write to it takes one sync.
 	LogWAL LogKind = "wal"
 )
 
@@ -46,8 +46,8 @@ var segmentsKey = []byte("lockkeeper/segments")
 // entryLog is a log of either kind.
 type entryLog interface {
 	Log
-	// HighestIndex is the highest index of an entry that the log has had, as far as it knows; 0 for
-	// none. The entry must be in the log, or in a snapshot.
+	// HighestIndex is the highest index of an entry that the log has had, as far as it knows; 0
+	// for none. The entry must be in the log, or in a snapshot.
 	HighestIndex() uint64
 	Close() error
 }
@@ -58,7 +58,7 @@ type storedLog struct {
 	entries  entryLog
 	files    *wal.OS
 	options  wal.Options // of a log in segments
-	name     string      // what messages call the log
+	name     string      // the name of the log in messages
 	repaired []string
 }
 
@@ -158,7 +158,8 @@ func (s *storedLog) openInFile() error {
 	if _, err := os.Stat(s.options.Dir); errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
-	// From a creation or a conversion that was cut short, or one that was finished but for this.
+	// From a creation or a conversion that was cut short, or one that was finished but for
+	// this.
 	if err := os.RemoveAll(s.options.Dir); err != nil {
 		return fmt.Errorf("%s: %w", s.name, err)
 	}

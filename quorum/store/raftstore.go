@@ -10,12 +10,12 @@ import (
 // Owner is the replica above the stores of a member.
 type Owner interface {
 	// MayFlushLater reports whether raft may continue before these entries are durable: another
-	// member must acknowledge each of them, and all before them, before they are committed. Raft's
-	// main goroutine calls it.
+	// member must acknowledge each of them, and all before them, before they are committed.
+	// Raft's main goroutine calls it.
 	MayFlushLater(entries []*raft.Log) bool
-	// Written is told that a write of entries, which began at start, is durable. later: raft did
-	// not wait for it, and all entries before them are durable too. The goroutine that wrote them
-	// calls it: raft's main goroutine, or the flush loop if later is set.
+	// Written is told that a write of entries, which began at start, is durable. later: raft
+	// did not wait for it, and all entries before them are durable too. The goroutine that
+	// wrote them calls it: raft's main goroutine, or the flush loop if later is set.
 	Written(entries []*raft.Log, start time.Time, later bool)
 	// FlushFailed is told that a write has failed for which raft did not wait. It follows
 	// WriteFailed. The flush loop calls it.
@@ -25,8 +25,8 @@ type Owner interface {
 	WriteFailed(err error)
 	// ReadFailed is told that an entry cannot be read. Nothing must be applied any more.
 	ReadFailed(err error)
-	// Yield is called before a term or a vote is saved: a simulation decides there which goroutine
-	// continues.
+	// Yield is called before a term or a vote is saved: a simulation decides there which
+	// goroutine continues.
 	Yield()
 }
 
@@ -63,10 +63,10 @@ func NewRaftStore(s *Stores, owner Owner) (*RaftStore, error) {
 	return rs, nil
 }
 
-// Log is what raft reads and writes its entries with.
+// Log is the raft.LogStore.
 func (s *RaftStore) Log() raft.LogStore { return s.reads }
 
-// Stable is what raft reads and writes its term and its vote with.
+// Stable is the raft.StableStore.
 func (s *RaftStore) Stable() raft.StableStore { return s.guard }
 
 // NewRaft is raft.NewRaft with an error where the library panics because it cannot read its log or
@@ -119,6 +119,6 @@ func (s *RaftStore) Release() {
 	s.backlog.release()
 }
 
-// Close writes what is left and ends the flush loop. Raft must have been shut down. The stores stay
+// Close flushes all entries and ends the flush loop. Raft must have been shut down. The stores stay
 // open.
 func (s *RaftStore) Close() { s.backlog.close() }

@@ -24,9 +24,9 @@ const (
 	unfinishedSuffix = ".tmp"
 )
 
-// snapshotFiles keeps snapshots in folders, as raft's file store does, which it uses. That store
-// has a checksum of the state, and none of what it says about it, the members of the cluster among
-// it (UPSTREAM.md, 11). So the state file begins with that, a second time and checked:
+// snapshotFiles keeps snapshots in the folders of raft's file store. That store has a checksum of
+// the state, and none of the metadata in meta.json, which names the members (UPSTREAM.md, 11). So
+// the state file begins with a second copy of the metadata and a checksum:
 //
 //	 0      4       8       12      20     28              36                 n
 //	+------+-------+-------+-------+------+---------------+------------------+---------- - -
@@ -34,8 +34,8 @@ const (
 //	|      |       | (n)   |       |      | index         |                  |
 //	+------+-------+-------+-------+------+---------------+------------------+---------- - -
 //
-// Numbers are big-endian; the checksum, CRC-32C, is of what follows it, up to n. Only the file has
-// this in front: it is not sent to other members, and each writes its own.
+// Numbers are big-endian; the checksum, CRC-32C, covers the bytes from 8 to n. Only the file has
+// this head: a member sends the state without it, and the receiver writes its own.
 type snapshotFiles struct {
 	store   *raft.FileSnapshotStore
 	dir     string
@@ -50,12 +50,12 @@ const (
 
 var _ raft.SnapshotStore = (*snapshotFiles)(nil)
 
-// openSnapshotFiles opens, and creates where missing, dataDir/snapshots. It removes what is left of
-// snapshots that were not finished. Errors name the file.
+// openSnapshotFiles opens, and creates where missing, dataDir/snapshots. It removes unfinished
+// snapshots. Errors name the file.
 //
-// A snapshot that is there is not durable for that reason: the process that wrote it may have been
-// killed before it synced the directory, or have failed to. A member that starts with it
-// acknowledges entries behind it. So all names are synced before that.
+// An existing snapshot need not be durable: its process may have been killed before it synced the
+// directory, or have failed to. A member that starts with it acknowledges entries behind it. So all
+// names are synced first.
 func openSnapshotFiles(dataDir string, syncDir func(dir string) error) (_ *snapshotFiles, repaired []string, err error) {
 	store, err := raft.NewFileSnapshotStoreWithLogger(dataDir, snapshotsKept, hclog.NewNullLogger())
 	if err != nil {
@@ -75,7 +75,7 @@ func openSnapshotFiles(dataDir string, syncDir func(dir string) error) (_ *snaps
 	return s, repaired, nil
 }
 
-// sync makes the names of all snapshots durable, and those of their files.
+// sync makes the names of all snapshots and their files durable.
 func (s *snapshotFiles) sync() error {
 	entries, err := os.ReadDir(s.dir)
 	if err != nil {
@@ -201,9 +201,9 @@ type snapshotFile struct {
 	raft.SnapshotSink
 	dir     string // when it is finished
 	syncDir func(dir string) error
-	state   *os.File // what SnapshotSink writes
-	waiting int64    // of its bytes, to be written to the disk
-	written int64    // those in front of them
+	state   *os.File // the file that SnapshotSink writes
+	waiting int64    // bytes at its end that are not written back yet
+	written int64    // bytes in front of them
 	ended   bool     // closed or cancelled
 	err     error    // of Close, which is called more than once
 }
@@ -258,7 +258,7 @@ func (f *snapshotFile) Cancel() error {
 	return errors.Join(f.SnapshotSink.Cancel(), os.RemoveAll(f.dir+unfinishedSuffix))
 }
 
-// snapshotHead is what precedes the state.
+// snapshotHead encodes the head of a state file.
 func snapshotHead(m *raft.SnapshotMeta) []byte {
 	b := append([]byte(snapshotMagic), 0, 0, 0, 0, 0, 0, 0, 0)
 	b = binary.BigEndian.AppendUint64(b, m.Index)
@@ -290,8 +290,8 @@ func readSnapshotHead(r io.Reader) ([]byte, error) {
 	return head, nil
 }
 
-// verify looks at every snapshot. The newest must be whole: the log that led to it is gone. An
-// older one that is damaged is removed, for nothing depends on it.
+// verify reads every snapshot. The newest must be whole: the log that led to it is gone. A damaged
+// older one is removed: nothing depends on it.
 func (s *snapshotFiles) verify() (newest *raft.SnapshotMeta, repaired []string, err error) {
 	entries, err := os.ReadDir(s.dir)
 	if err != nil {
@@ -351,7 +351,7 @@ func (n snapshotName) parse() (parts [3]uint64, ok bool) {
 // Snapshot is a finished snapshot.
 type Snapshot struct {
 	*raft.SnapshotMeta
-	Name string    // what messages call it: its folder
+	Name string    // its folder, for messages
 	At   time.Time // when it was taken; zero if the store does not say
 	from raft.SnapshotStore
 }

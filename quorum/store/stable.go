@@ -4,8 +4,6 @@ import (
 	"fmt"
 
 	"github.com/hashicorp/raft"
-
-	"lockkeeper/internal/mutant"
 )
 
 // Stable is where a member keeps its term, its newest vote and a few other values.
@@ -24,7 +22,7 @@ var (
 )
 
 // setTerm saves raft's term. Errors: the saved term is higher, so the member may have voted or
-// acknowledged entries in it; those of the store.
+// acknowledged entries in it; an error of the store.
 func (g *guard) setTerm(term uint64) error {
 	saved, err := storedNumber(g.Stable, keyTerm)
 	if err == nil && term < saved {
@@ -36,7 +34,7 @@ func (g *guard) setTerm(term uint64) error {
 	return g.Stable.SetUint64(keyTerm, term)
 }
 
-// setVote saves a vote. Errors: it contradicts the saved term or the saved vote; those of the
+// setVote saves a vote. Errors: it contradicts the saved term or the saved vote; an error of the
 // store.
 func (g *guard) setVote(term uint64, candidate []byte) error {
 	saved, err := storedNumber(g.Stable, keyTerm)
@@ -47,17 +45,10 @@ func (g *guard) setVote(term uint64, candidate []byte) error {
 	switch {
 	case err != nil:
 		return err
-	case mutant.On(mutant.HeartbeatPath):
 	case term != saved:
 		return fmt.Errorf("a vote of term %d in term %d", term, saved)
 	case term <= last:
 		return fmt.Errorf("a vote of term %d after one of term %d", term, last)
-	}
-	if mutant.On(mutant.HalfVote) {
-		if err := g.Stable.SetUint64(keyVoteTerm, term); err != nil {
-			return err
-		}
-		return g.Stable.Set(keyVoteCandidate, candidate)
 	}
 	return g.Stable.SetVote(term, candidate)
 }

@@ -17,29 +17,29 @@ type Stores struct {
 	Log       Log
 	Stable    Stable // term and vote
 	Snapshots raft.SnapshotStore
-	// Close releases what the stores hold; nil means nothing to do.
+	// Close closes the files; nil: there are none.
 	Close func() error
-	// LogName is what messages call the log, its file for example.
+	// LogName is the name of the log in messages, its file for example.
 	LogName string
-	// StableName is what messages call the place of term and vote.
+	// StableName is the name of the stable store in messages.
 	StableName string
-	// Repaired says what was put in order when the stores were opened, a sentence each.
+	// Repaired has a sentence for each repair during Open.
 	Repaired []string
 	// Files waits for file descriptors for the log; nil: it needs none.
 	Files *wal.OS
 }
 
-// Log is a log that remembers the commit index, and writes something in the background.
+// Log is a log that saves the commit index, and writes its watermark in the background.
 type Log interface {
 	raft.LogStore
-	// SetCommitIndex takes note that the entries up to index are committed. It becomes durable with
-	// a later write.
+	// SetCommitIndex takes note that the entries up to index are committed. It becomes durable
+	// with a later write.
 	SetCommitIndex(index uint64)
-	// CommitIndex is an index up to which the entries were known to be committed when the log was
-	// opened.
+	// CommitIndex is an index up to which the entries were known to be committed when the log
+	// was opened.
 	CommitIndex() uint64
-	// NotifyFailed has f called when a write has failed that nobody waits for. Nothing more can be
-	// written then.
+	// NotifyFailed registers f, which is called when a write in the background fails. Nothing
+	// more can be written then.
 	NotifyFailed(f func(error))
 }
 
@@ -49,7 +49,8 @@ const logFileName = "raft.db"
 var (
 	// ErrInUse says that another process has the data directory open.
 	ErrInUse = errors.New("in use by another process")
-	// ErrDamaged says that a file does not hold any more what was written. The message names it.
+	// ErrDamaged says that the bytes of a file have changed since they were written. The
+	// message names the file.
 	ErrDamaged = wal.ErrDamaged
 	// ErrFormat says that a file was written by another version of this program.
 	ErrFormat = wal.ErrFormat
@@ -60,8 +61,8 @@ func SyncDir(dir string) error { return new(wal.OS).SyncDir(dir) }
 
 // Open opens, and creates where missing, the stores of a member on disk: dataDir/snapshots
 // and logDir/raft.db, with logDir/raft.wal if kind says so. The two directories may be the same. It
-// reads all that they hold, and refuses what is not as it was written. A log of the other kind is
-// refused with ErrLogKind. Errors name the file.
+// reads and verifies all files, and refuses damage. A log of the other kind is refused with
+// ErrLogKind. Errors name the file.
 func Open(dataDir, logDir string, kind LogKind) (_ Stores, err error) {
 	for _, dir := range []string{dataDir, logDir} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -98,7 +99,7 @@ func Open(dataDir, logDir string, kind LogKind) (_ Stores, err error) {
 
 // OpenOn opens, and creates if it is missing, a log in segments of segmentBytes in a file
 // system, with the same checks as Open. The other two stores are the caller's; stable holds
-// the manifest of the segments. It is for members whose disk is simulated.
+// the manifest of the segments. It is for members with a simulated disk.
 func OpenOn(files wal.FS, segmentBytes int64, stable Stable, snaps raft.SnapshotStore) (_ Stores, err error) {
 	o := wal.Options{Dir: segmentLogDir, FS: files, SegmentBytes: segmentBytes, Save: saveManifest(stable)}
 	manifest, err := stable.Get(segmentsKey)

@@ -23,7 +23,8 @@ const (
 	ImportIndex Value = "lockkeeper/importIndex" // the index of the imported state
 )
 
-// Identity says whose bytes the stores hold. It is written first, and synced at once.
+// Identity names the member and the disk that the stores belong to. It is written first, and synced
+// at once.
 type Identity struct {
 	Owner uint64 // the number of the member
 	Disk  uint64 // the id of the data directory; never 0

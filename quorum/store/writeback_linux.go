@@ -8,8 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// writeBack has the system write so many bytes of a file to the disk, and waits for that. It is no
-// sync.
+// writeBack makes the system write n bytes of a file to the disk, and waits for it. It is no sync.
 func writeBack(f *os.File, off, n int64) error {
 	raw, err := f.SyscallConn()
 	if err != nil {

@@ -19,11 +19,11 @@ type FS interface {
 	MkdirAll(dir string) error
 	// ReadDir returns the names of the files in a directory, none if it does not exist.
 	ReadDir(dir string) ([]string, error)
-	// Create creates a file of size bytes, all zeros, and reserves their space; a file with this
-	// name is replaced. An error leaves no file.
+	// Create creates a file of size bytes, all zeros, and reserves their space; a file with
+	// this name is replaced. An error leaves no file.
 	Create(path string, size int64) (File, error)
-	// Open opens a file to be read and written. What is read comes from the disk: when an fsync
-	// has failed, the page cache keeps what could not be written.
+	// Open opens a file to be read and written. Reads come from the disk: after a failed
+	// fsync the page cache has bytes that the disk has not.
 	Open(path string) (File, error)
 	// Rename gives a file a new name; a file that has it is removed.
 	Rename(from, to string) error
@@ -41,7 +41,7 @@ type File interface {
 	io.Closer
 	// Size is the length of the file in bytes.
 	Size() (int64, error)
-	// Sync makes durable what was written. After an error it is unknown what is.
+	// Sync makes all writes durable. After an error it is unknown which of them are.
 	Sync() error
 }
 

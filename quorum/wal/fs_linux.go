@@ -20,9 +20,9 @@ func preallocate(f *os.File, sizeBytes int64) error {
 // syncData makes the content of a file durable.
 func syncData(f *os.File) error { return retryInterrupted(f, "fdatasync", unix.Fdatasync) }
 
-// dropCache has a file read from the disk from now on: when an fsync fails, Linux keeps what it
-// could not write, and takes it for written. A program that starts again must not find there what a
-// power cut takes away.
+// dropCache makes later reads of a file come from the disk: after a failed fsync Linux keeps the
+// unwritten pages in the page cache, and takes them for written. A program that starts again must
+// not read bytes that a power cut takes away.
 func dropCache(f *os.File) error {
 	if err := f.Sync(); err != nil {
 		return err

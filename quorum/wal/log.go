@@ -25,8 +25,8 @@ const (
 )
 
 var (
-	// ErrNoSegment says that the next segment could not be created. The log is as it was, and takes
-	// no more entries until it is opened again.
+	// ErrNoSegment says that the next segment could not be created. The log is as it was, and
+	// takes no more entries until it is opened again.
 	ErrNoSegment = errors.New("the next segment cannot be created")
 	// ErrClosed says that the log is closed.
 	ErrClosed = errors.New("wal: the log is closed")
@@ -37,8 +37,8 @@ type Options struct {
 	Dir          string // holds the segments, and nothing else
 	FS           FS
 	SegmentBytes int64 // of a segment, unless one batch needs more; 0: DefaultSegmentBytes
-	// Save makes a manifest durable, in place of the one before. It is called by Create, by writes
-	// that begin a segment, and by Close.
+	// Save makes a manifest durable, in place of the one before. It is called by Create, by
+	// writes that begin a segment, and by Close.
 	Save func(Manifest) error
 }
 
@@ -62,7 +62,7 @@ func (m Manifest) Append(b []byte) []byte {
 	return c.Encoded()
 }
 
-// DecodeManifest decodes what Append has encoded; false if b is something else.
+// DecodeManifest decodes a Manifest; false if b is none.
 func DecodeManifest(b []byte) (m Manifest, ok bool) {
 	c := codec.Decode(b)
 	m.code(&c)
@@ -76,10 +76,11 @@ type Log struct {
 	committed uint64        // the commit index as of when the log was opened
 	known     atomic.Uint64 // the newest one, see SetCommitIndex
 
-	// Lock: writing holds a token for the time of one write; mu is taken under it, to publish what
-	// was written. It is a channel, because waiting for a mutex stops the virtual time of a test.
+	// Lock: writing holds a token for the time of one write; mu is taken under it, to publish
+	// the write. It is a channel, because waiting for a mutex stops the virtual time of a test.
 	writing chan struct{}
-	// broken is why nothing can be written any more: what a failed write has left is unknown.
+	// broken is the error of a failed write, after which nothing is written: the content of the
+	// disk is unknown.
 	broken error
 	failed func(error) // see NotifyFailed; nil for none
 	end    int64       // of the batches in the last segment
@@ -114,7 +115,7 @@ func newLog(o Options) *Log {
 func (l *Log) lock()   { l.writing <- struct{}{} }
 func (l *Log) unlock() { <-l.writing }
 
-// Create begins a log whose first entry will be next. The entries up to committed are known to be
+// Create begins a log with next as its first index. The entries up to committed are known to be
 // committed. It counts with the manifest that Save is called with: before that there is no log.
 func Create(o Options, next, committed uint64) (*Log, error) {
 	l := newLog(o)
@@ -270,7 +271,7 @@ func (l *Log) DeleteRange(lo, hi uint64) error {
 		if err := l.commit(batchFirst, hi+1); err != nil {
 			return err
 		}
-		// A copy, so that what was removed takes no memory; readers have the old slice.
+		// A copy frees the memory of the removed entries; readers have the old slice.
 		l.publish(slices.Clone(l.places[hi+1-l.first:]), hi+1, l.last)
 		return l.removeUnneeded()
 	case hi == l.last:
@@ -288,7 +289,7 @@ func (l *Log) DeleteRange(lo, hi uint64) error {
 
 func (l *Log) commitIndexNow() uint64 { return max(l.committed, l.known.Load()) }
 
-// publish makes visible what was written.
+// publish makes a write visible to readers.
 func (l *Log) publish(places []place, first, last uint64) {
 	l.mu.Lock()
 	l.places, l.first, l.last = places, first, last
@@ -298,7 +299,7 @@ func (l *Log) publish(places []place, first, last uint64) {
 // lastSegment is the segment that is written to. Lock: writing.
 func (l *Log) lastSegment() *segment { return l.segments[len(l.segments)-1] }
 
-// manifest is what is to be saved of the segments as they are. Lock: writing.
+// manifest describes the present segments. Lock: writing.
 func (l *Log) manifest() Manifest {
 	s := l.lastSegment()
 	return Manifest{Log: s.log, Newest: s.number, End: l.end}
@@ -363,7 +364,8 @@ func (l *Log) rotate(need int64) error {
 	if err != nil {
 		return fmt.Errorf("%w: %s: %w", ErrNoSegment, segmentPath(l.Dir, h.number), err)
 	}
-	// From here on a start without the segment is refused, and only then a batch is written to it.
+	// From here on a start without the segment is refused, and only then a batch is written to
+	// it.
 	if err := l.Save(Manifest{Log: h.log, Newest: h.number, End: segmentStart}); err != nil {
 		_ = next.f.Close()
 		return err

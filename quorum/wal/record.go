@@ -24,7 +24,8 @@ const recordHeaderLen = 25
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 var (
-	// ErrDamaged says that a file does not hold any more what was written. The message names it.
+	// ErrDamaged says that the bytes of a file have changed since they were written. The
+	// message names the file.
 	ErrDamaged = errors.New("damaged")
 	// ErrFormat says that a file was written by another version of this program.
 	ErrFormat = errors.New("unknown format")
@@ -37,7 +38,7 @@ func damagedf(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrDamaged}, args...)...)
 }
 
-// codeHead encodes or decodes what follows the checksum in the header of a record.
+// codeHead encodes or decodes the header of a record after the checksum.
 func codeHead(c *codec.Codec, l *raft.Log, extensionBytes *uint32) {
 	codec.U8(c, &l.Type)
 	c.U64(&l.Term)

@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// Open opens the log that a manifest is of, and verifies all that it holds. It removes what a crash
-// leaves behind, and returns a sentence for each such repair. Errors begin with the name of the
-// file that they are about; ErrDamaged is in the chain of those about bytes that are not what was
+// Open opens the log of a manifest and verifies all of it. It removes the traces of a crash, and
+// returns a sentence for each such repair. Errors begin with the name of the file that they are
+// about; ErrDamaged is in the chain of errors about bytes that have changed since they were
 // written.
 func Open(o Options, m Manifest) (_ *Log, repaired []string, err error) {
 	numbers, repaired, err := listSegments(o, m.Newest)

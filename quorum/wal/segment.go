@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"path/filepath"
-
-	"lockkeeper/internal/mutant"
 )
 
 // A segment is one file of a log. It has its final length from the beginning, all zeros, and is
@@ -29,8 +27,9 @@ import (
 //	|      |       |        | sum      | id  |        |       |      |         | end      |      |
 //	+------+-------+--------+----------+-----+--------+-------+------+---------+----------+------+
 //
-// Batch: what was written with one fsync. It begins at a multiple of its head's length, so that the
-// head is within one sector. The checksum of the head covers its place too: log, segment, offset.
+// Batch: the bytes of one write and fsync. It begins at a multiple of its head's length, so that
+// the head is within one sector. The checksum of the head covers its place too: log, segment,
+// offset.
 //
 //	 0       4          8        12     13      16      24        32
 //	+-------+----------+--------+------+-------+-------+---------+---------+--------------+
@@ -39,7 +38,7 @@ import (
 //	+-------+----------+--------+------+-------+-------+---------+---------+--------------+
 //
 // The payload of a batch of entries is, for each of them, its length (4 bytes) and its record
-// (record.go). Blank sectors are those of the payload that are all zeros as they were written.
+// (record.go). Blank sectors are the sectors of the payload that were written as zeros.
 //
 // Watermark: an offset up to which the batches are durable. Watermark n is in place n mod 2. A
 // segment begins with watermarks 1 and 2, so that one that is lost is missed.
@@ -53,7 +52,7 @@ const (
 	segmentFormat  = 1
 	segmentHeadLen = 72
 	segmentStart   = 4096 // where batches begin
-	sectorBytes    = 512  // what disks write wholly or not at all
+	sectorBytes    = 512  // disks write a sector wholly or not at all
 	batchHeadLen   = 32
 	watermarkLen   = 24
 	segmentSuffix  = ".log"
@@ -61,7 +60,7 @@ const (
 	newSuffix = ".new"
 )
 
-// batchKind is what a batch does to the log.
+// batchKind is the effect of a batch on the log.
 type batchKind byte
 
 const (
@@ -108,7 +107,7 @@ func decodeSegmentHead(b []byte) (h segmentHead, err error) {
 		last: be.Uint64(b[40:]), committed: be.Uint64(b[48:]), prevEnd: int64(be.Uint64(b[56:])), size: int64(be.Uint64(b[64:]))}, nil
 }
 
-// seed begins the checksum of what is at an offset of the segment.
+// seed begins the checksum of bytes at an offset of the segment.
 func (h *segmentHead) seed(at int64) uint32 {
 	var b [24]byte
 	binary.BigEndian.PutUint64(b[:], h.log)
@@ -166,9 +165,6 @@ func (h *segmentHead) batchAt(content []byte, at int64) (b batch, ok bool) {
 
 // whole reports whether the payload of the batch at an offset is the one that was written.
 func (b *batch) whole(content []byte, at int64) bool {
-	if mutant.On(mutant.TornWriteKept) {
-		return true
-	}
 	payload := content[at+batchHeadLen:]
 	return binary.BigEndian.Uint32(content[at+4:]) == crc32.Checksum(payload[:b.length], castagnoli) &&
 		isZero(payload[b.length:b.bytes()-batchHeadLen])
@@ -217,7 +213,7 @@ func (h *segmentHead) encodeWatermark(m watermark) []byte {
 	return b
 }
 
-// start is what a segment without batches holds, up to the first of them.
+// start is the content of a segment in front of its batches.
 func (h *segmentHead) start() []byte {
 	b := make([]byte, segmentStart)
 	copy(b, h.append(nil))
@@ -267,11 +263,10 @@ func (h *segmentHead) scan(content []byte, visit func(at int64, b batch, payload
 	}
 }
 
-// tornWrite tells what a crash leaves of a write from damage, in the last segment, whose whole
-// batches end at end. A crash can cut short one batch at most, because each is synced before the
-// next one is written; and every sector of that batch is as it was written, or zeros, as it was
-// before. Up to synced there can be no such batch. It returns the offset up to which there is
-// something left of a torn write; 0 when there is nothing.
+// tornWrite tells a torn write from damage, in the last segment. Its whole batches end at end. A
+// crash can cut short one batch at most, because each is synced before the next one is written; and
+// every sector of that batch is as it was written, or zeros, as it was before. Up to synced there
+// can be no such batch. It returns the offset of the end of a torn write; 0 when there is none.
 func (h *segmentHead) tornWrite(content []byte, end, synced int64) (used int64, err error) {
 	if end < synced {
 		return 0, damagedf("the bytes at %d are not what was written; all was durable up to %d", end, synced)
@@ -307,9 +302,9 @@ type segment struct {
 	zeroed int64 // up to here this process has written the file, with batches or zeros
 }
 
-// zerosAhead is how many bytes of zeros are written ahead of the batches. The space of the file is
-// reserved when it is created, but a write to a part that was only reserved has the file system
-// note in its journal, with each fsync, that the part is written now.
+// zerosAhead is the number of zero bytes that are written ahead of the batches. The space of the
+// file is reserved when it is created, but a write to a part that was only reserved has the file
+// system note in its journal, with each fsync, that the part is written now.
 const zerosAhead = 256 << 10
 
 // zeros is never written to, so the kernel backs it with its one page of zeros.
@@ -333,9 +328,6 @@ func (s *segment) append(b []byte, at int64) error {
 func (s *segment) write(b []byte, at int64) error {
 	if _, err := s.f.WriteAt(b, at); err != nil {
 		return err
-	}
-	if mutant.On(mutant.SkippedFsync) {
-		return nil
 	}
 	return s.f.Sync()
 }
@@ -373,10 +365,8 @@ func createSegment(files FS, dir string, h segmentHead) (_ *segment, err error) 
 	if err := files.Rename(temp, path); err != nil {
 		return nil, err
 	}
-	if !mutant.On(mutant.DirectoryNotSynced) {
-		if err := files.SyncDir(dir); err != nil {
-			return nil, err
-		}
+	if err := files.SyncDir(dir); err != nil {
+		return nil, err
 	}
 	return &segment{segmentHead: h, f: f, path: path}, nil
 }

@@ -87,7 +87,7 @@ func (l ListedMember) Answers() bool {
 	return true
 }
 
-// Listed is what the server line of a member says of it, with the state "no answer".
+// Listed is a member as its server line describes it, with the state "no answer".
 func Listed(m zoocfg.Member) ListedMember {
 	l := ListedMember{ID: m.ID, Role: "participant", State: NoAnswer, Peers: m.PeerAddr(),
 		Clients: reachable(m, m.ClientAddr)}
@@ -178,8 +178,8 @@ func (c *Cluster) Listed() []ListedMember {
 	return list
 }
 
-// Health are the figures of a member.
-type Health struct {
+// LogHealth is how far a member is, and how long its log is.
+type LogHealth struct {
 	Term          string     `json:"term"`
 	AppliedIndex  uint64     `json:"appliedIndex"`
 	CommitIndex   uint64     `json:"commitIndex"`
@@ -189,13 +189,18 @@ type Health struct {
 	LogBytes      int64      `json:"logBytes"`
 	SnapshotBytes int64      `json:"snapshotBytes"`
 	SnapshotAt    *time.Time `json:"snapshotAt"`
-	StateBytes    int64      `json:"stateBytes"`
-	Nodes         int        `json:"nodes"`
-	FsyncMs       *float64   `json:"fsyncMs"`
-	FsyncMaxMs    *float64   `json:"fsyncMaxMs"`
+}
+
+// Health are the figures that a member reports to the others.
+type Health struct {
+	LogHealth
+	StateBytes int64    `json:"stateBytes"`
+	Nodes      int      `json:"nodes"`
+	FsyncMs    *float64 `json:"fsyncMs"`
+	FsyncMaxMs *float64 `json:"fsyncMaxMs"`
 	// LeaderHeardMs is how long ago a follower has heard of its leader.
 	LeaderHeardMs *int64 `json:"leaderHeardMs"`
-	// PausedPart is during what part of the last minutes the process did not run, PauseMaxMs for
+	// PausedPart is the part of the last minutes during which the process did not run, PauseMaxMs
 	// how long at most.
 	PausedPart  *float64 `json:"pausedPart"`
 	PauseMaxMs  *float64 `json:"pauseMaxMs"`

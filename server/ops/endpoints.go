@@ -13,7 +13,14 @@ import (
 // Endpoints are the plain addresses of the HTTP port: probes, and the members and their leader.
 type Endpoints struct {
 	*Shared
-	Stopping <-chan struct{} // closed when the member begins to stop
+	stopping <-chan struct{} // closed when the member begins to stop
+	fences   chan struct{}   // holds an element for the fence that looks at many contenders
+}
+
+// NewEndpoints returns the endpoints of a member. Requests that wait give up when stopping is
+// closed.
+func NewEndpoints(shared *Shared, stopping <-chan struct{}) *Endpoints {
+	return &Endpoints{Shared: shared, stopping: stopping, fences: make(chan struct{}, 1)}
 }
 
 // Register adds the endpoints to a mux.
@@ -21,6 +28,7 @@ func (e *Endpoints) Register(mux *http.ServeMux) {
 	mux.HandleFunc("GET /live", serveLive)
 	mux.HandleFunc("GET /ready", e.serveReady)
 	mux.HandleFunc("GET /stoppable", e.serveStoppable)
+	mux.HandleFunc("GET /fence", e.serveFence)
 	mux.HandleFunc("GET /members", e.serveMembers)
 	mux.HandleFunc("POST /leader", e.serveLeader)
 }
@@ -65,7 +73,7 @@ const auditTransfer = "transferLeadership"
 // permission, 400 if N is no number, and 503 if there is no leader.
 func (e *Endpoints) serveLeader(w http.ResponseWriter, r *http.Request) {
 	if e.Config().Standalone() {
-		door.WriteError(w, http.StatusConflict, "this member stands alone: there is nobody else")
+		door.WriteError(w, http.StatusConflict, ErrAlone.Error())
 		return
 	}
 	to := quorum.NoMember
@@ -88,13 +96,12 @@ func (e *Endpoints) serveLeader(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), door.Timeout)
 	defer cancel()
-	err := e.Replica().TransferLeadership(ctx, to, ProveTransfer(caller.Identities))
+	leader, err := Transfer(ctx, e, caller.Identities, to)
 	e.Door.Audit(r, auditTransfer, "", err == nil)
 	if err != nil {
 		door.WriteError(w, http.StatusConflict, err.Error())
 		return
 	}
-	leader := int(e.Replica().Leader())
 	e.Config().Logger.Info("leadership transferred, as asked over HTTP", "client", r.RemoteAddr, "leader", leader)
 	door.WriteJSON(w, http.StatusOK, leaderAnswer{Leader: leader})
 }
@@ -116,7 +123,7 @@ func (e *Endpoints) awaitStoppable(ctx context.Context, reserve bool, wait time.
 		case <-time.After(min(StopPause, left)):
 		case <-ctx.Done():
 			return a
-		case <-e.Stopping:
+		case <-e.stopping:
 			return a
 		}
 	}

@@ -17,47 +17,61 @@ import (
 // Figures are all that a member counts and is, at one moment. Member.Figures makes them; each
 // surface renders some of them.
 type Figures struct {
-	ID      uint8
+	Program
+	Standing
+	ReplicaFigures
+	ClientFigures
+
+	HTTPAddr      string       // as it listens; empty without that port
+	HTTP          *door.Counts // nil without a port for HTTP
+	IndexRefused  int64        // answers of the console for which there was no memory
+	Audit         *audit.Stats // nil without an audit log
+	LinesDropped  int64        // from the log, beyond 60 a minute with one message
+	LockStrangers int64        // nodes of locks beside those of another library
+	DiskFullStops int          // times that this member waited for space for its log
+	Failures      int          // these, and the end that it is at
+
+	Pauses  *histogram.Histogram // ns by which a look at the clock was late
+	Recents *metrics.Recents     // of all distributions
+}
+
+// Program is the program that runs the member.
+type Program struct {
+	ID      uint8  // of the member
 	Alone   bool   // it stands alone
 	Version string // of the program
-	Build   string // the program's version as srvr, stat, mntr and envi show it
+	Build   string // the same as srvr, stat, mntr and envi show it
 	Uptime  time.Duration
+}
 
-	Standing
+// ReplicaFigures are about the member's copy of the data, and the members that have it too.
+type ReplicaFigures struct {
 	Replica    quorum.Status
 	Membership Membership
 	State      znode.Counts
 	Zxid       wire.Zxid
+	OfLog      *quorum.Measures // distributions, which go on being measured
 	Peers      quorum.PeerStats
-	PeerAuth   string // how members prove to each other who they are
+	PeerAuth   string              // how members prove to each other who they are
+	PeerPort   func() metrics.List // of the certificates and secrets between members
 	// CommonVersion is the newest version of the protocol that all members speak; 0 if there is
 	// none, or a member has not been reached yet.
 	CommonVersion uint8
+}
 
-	ClientAddr, HTTPAddr   string // as it listens; HTTPAddr is empty without that port
+// ClientFigures are about the member's clients.
+type ClientFigures struct {
+	ClientAddr             string // as the port listens
 	ClientPort, SecurePort int    // the second one with TLS only; -1 if there is none
 	Port                   PortCounts
 	Connections            int
 	Work                   session.Stats
-	LocalSessions          int
-
-	HTTP          *door.Counts        // nil without a port for HTTP
-	IndexRefused  int64               // answers of the console for which there was no memory
-	Audit         *audit.Stats        // nil without an audit log
-	LinesDropped  int64               // from the log, beyond 60 a minute with one message
-	LockStrangers int64               // nodes of locks beside those of another library
-	DiskFullStops int                 // times that this member waited for space for its log
-	Failures      int                 // these, and the end that it is at
-	TLS, PeerPort func() metrics.List // metrics of the certificates; TLS is nil without it
-
-	// Distributions, which go on being measured.
-	OfWork  *session.Measures
-	OfLog   *quorum.Measures
-	Pauses  *histogram.Histogram // ns by which a look at the clock was late
-	Recents *metrics.Recents
+	OfWork                 *session.Measures   // distributions, which go on being measured
+	LocalSessions          int                 // of read-only mode
+	TLS                    func() metrics.List // of the certificates; nil without TLS
 }
 
-// PortCounts are what the client port counts, since the start or the four-letter word srst.
+// PortCounts are the counters of the client port, since the start or the four-letter word srst.
 type PortCounts struct {
 	WordsReceived, WordsSent int64 // four-letter words: they count as packets
 	ConnectRequests          int64
@@ -72,7 +86,7 @@ type PortCounts struct {
 	Silent                   int   // connections whose first request is not complete
 }
 
-// Usage is what a member uses of its machine.
+// Usage is the part of its machine that a member uses: files, disk.
 type Usage struct {
 	DataBytes, LogBytes int64 // of dataDir and dataLogDir; 0 with injected stores
 	// DataDir and DataLogDir are absolute paths; empty with injected stores.

@@ -130,7 +130,7 @@ func (f *Figures) clientMetrics() metrics.List {
 	}
 }
 
-// hostMetrics are about what this member has of its machine: descriptors, HTTP port, disk.
+// hostMetrics are about the machine of this member: descriptors, HTTP port, disk.
 func (f *Figures) hostMetrics(u Usage) (ms metrics.List) {
 	if u.OpenFiles >= 0 {
 		ms = append(ms, metrics.Gauge("open_file_descriptor_count", "files and sockets open", u.OpenFiles))
@@ -182,10 +182,10 @@ const (
 // before it.
 var durationBounds = powersOfTwo(17, 34)
 
-// sizeBounds are those of bytes, commandBounds those of numbers of commands.
+// sizeBounds are the bounds of histograms of bytes, commandBounds of numbers of commands.
 var sizeBounds, commandBounds = powersOfTwo(7, 23), powersOfTwo(1, 11)
 
-// marginBounds are those of shares of a session timeout.
+// marginBounds are the bounds of histograms of shares of a session timeout.
 var marginBounds = []int64{eighth / 2, eighth, 2 * eighth, 3 * eighth, 4 * eighth, 5 * eighth, 6 * eighth, 7 * eighth, 8 * eighth}
 
 const eighth = session.LeaseMarginUnit / 8
@@ -277,8 +277,8 @@ func (f *Figures) raftMetrics() metrics.List {
 	}
 }
 
-// LabeledMetrics are what Prometheus has in addition: those with labels, for which mntr has no
-// form. locks are those of the locks (console.LockMetrics).
+// LabeledMetrics are the metrics with labels, which only Prometheus has: mntr has no form for them.
+// locks are the metrics of locks (console.LockMetrics).
 func (f *Figures) LabeledMetrics(locks metrics.List, process bool) (ms metrics.List) {
 	for _, role := range []string{"standalone", "leader", "follower", "observer", "looking", ReadOnlyMode} {
 		is := 0
@@ -305,7 +305,7 @@ const (
 	maxHelp  = "bytes: area heap is the limit that the garbage collector keeps to (maxMemory, GOMEMLIMIT); nonheap has none, -1"
 )
 
-// heapBytes returns how much Go's heap holds, and what else the runtime has from the system.
+// heapBytes returns the bytes in Go's heap, and the rest of the runtime's memory.
 func heapBytes() (heap, rest uint64) {
 	samples := []runtimemetrics.Sample{
 		{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/total:bytes"},

@@ -30,7 +30,7 @@ type Member interface {
 	// Figures counts everything at one moment. It visits all connections, so a surface calls it
 	// once for each request.
 	Figures() *Figures
-	// Usage measures what the member uses of its machine, with system calls.
+	// Usage measures files and disk, with system calls.
 	Usage() Usage
 	// Cluster is the cluster as its members have reported within the last second or two.
 	Cluster() *Cluster
@@ -47,29 +47,42 @@ type Member interface {
 	ResetStats()
 }
 
-// Shared is what the surfaces of a member have in common.
+// Shared is the state that the surfaces of a member have in common.
 type Shared struct {
 	Member
-	Door *door.Door
-	// Listings holds one element for each listing that is being made or sent.
-	Listings  chan struct{}
-	TraceMask atomic.Int64 // of gtmk and stmk
+	Door      *door.Door
+	listings  chan struct{} // holds one element for each listing that is being made or sent
+	TraceMask atomic.Int64  // of gtmk and stmk
 }
 
 const (
-	// listingsAtOnce is how many listings there are at a time: each takes up to twice
-	// maxResponseBytes until it has been sent.
+	// listingsAtOnce limits the listings at a time: each takes up to twice maxResponseBytes until
+	// it has been sent.
 	listingsAtOnce = 2
 	// defaultTraceMask is ZooKeeper's, where the mask selects lines of the trace log. Here it has
 	// no effect, and is kept for the tools that set it.
 	defaultTraceMask = 306
 )
 
-// NewShared returns what the surfaces of m share.
+// NewShared returns the shared state of the surfaces of m.
 func NewShared(m Member, d *door.Door) *Shared {
-	s := &Shared{Member: m, Door: d, Listings: make(chan struct{}, listingsAtOnce)}
+	s := &Shared{Member: m, Door: d, listings: make(chan struct{}, listingsAtOnce)}
 	s.TraceMask.Store(defaultTraceMask)
 	return s
+}
+
+// BeginListing waits until a listing may be made and sent, at most for that time; false if others
+// hold the turns all the while, because clients do not read theirs. end gives the turn back.
+func (s *Shared) BeginListing(ctx context.Context, wait time.Duration) (end func(), ok bool) {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case s.listings <- struct{}{}:
+		return func() { <-s.listings }, true
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return nil, false
 }
 
 // Standing is how a member stands in its cluster.
@@ -92,8 +105,8 @@ type Connection struct {
 	Session  *session.Session // nil before the handshake
 }
 
-// Interest is the number that stands for what ZooKeeper waits for on a connection: 1 = to read, 5 =
-// to write as well.
+// Interest is the set of operations that ZooKeeper waits for on a connection, as a number: 1 = to
+// read, 5 = to write as well.
 func Interest(stats session.ConnStats) int {
 	if stats.Unsent > 0 {
 		return 5
@@ -101,8 +114,8 @@ func Interest(stats session.ConnStats) int {
 	return 1
 }
 
-// SessionText is a session's id as people know it.
-func SessionText(id wire.SessionID) string { return fmt.Sprintf("0x%x", uint64(id)) }
+// Hex is the id of a session, or a zxid, as people know it.
+func Hex[T ~int64 | ~uint64](id T) string { return fmt.Sprintf("0x%x", uint64(id)) }
 
 // OpName is ZooKeeper's short name of an operation, in cons; NA if it has none.
 func OpName(op wire.Op) string {
@@ -132,7 +145,7 @@ func ResetConnectionStats(m Member) {
 	}
 }
 
-// sessionStep is how many sessions are visited under one lock of the state.
+// sessionStep is the number of sessions that are visited under one lock of the state.
 const sessionStep = 1000
 
 // EachSession calls f with the sessions of the cluster, some at a time: one that is created or

@@ -3,7 +3,6 @@ package ops
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -23,8 +22,8 @@ const reportsKept = time.Second
 // ClockLook is how often a member looks at its clocks: see Figures.Pauses.
 const ClockLook = time.Second
 
-// Reports are the reports that the members of the cluster exchange: those of the others, and this
-// member's own. Its methods may be called by several goroutines.
+// Reports are the reports that the members of the cluster exchange: this member's own, and the
+// others'. Its methods may be called by several goroutines.
 type Reports struct {
 	member  Member
 	started atomic.Bool
@@ -56,8 +55,8 @@ func NewReports(m Member) *Reports {
 // Start is called when all ports of the member are open.
 func (r *Reports) Start() { r.started.Store(true) }
 
-// Own is what this member tells the others of itself, as it was within the last second and in the
-// present term: they may ask often, and some of it is read from the disk. nil before Start.
+// Own is this member's report to the others, as of the last second and the present term: they may
+// ask often, and some of it is read from the disk. nil before Start.
 func (r *Reports) Own() []byte {
 	if !r.started.Load() {
 		return nil
@@ -79,7 +78,7 @@ func (r *Reports) Own() []byte {
 func (r *Reports) Cluster() *Cluster {
 	f := r.member.Figures()
 	c := &Cluster{Standalone: f.Alone, Leader: f.Leader, Term: strconv.FormatUint(f.Replica.Term, 10),
-		Version: fmt.Sprintf("0x%x", uint64(f.Membership.Version)), Members: r.members(f), Changes: []LeaderChange{},
+		Version: Hex(f.Membership.Version), Members: r.members(f), Changes: []LeaderChange{},
 		State: StateCounts{Nodes: f.State.Nodes, Ephemerals: f.State.Ephemerals, Sessions: f.State.Sessions,
 			DataBytes: f.State.DataSizeBytes}}
 	var commit uint64
@@ -211,9 +210,10 @@ func (f *Figures) httpAddress() string {
 func health(m Member, f *Figures) *Health {
 	replica := m.Replica()
 	h := &Health{
-		Term: strconv.FormatUint(f.Replica.Term, 10), AppliedIndex: f.Replica.AppliedIndex, CommitIndex: f.Replica.CommitIndex,
-		LastIndex: f.Replica.LastIndex, StateBytes: f.Work.StateBytes, Connections: f.Work.Connections,
-		Outstanding: f.Work.Outstanding, UptimeMs: f.Uptime.Milliseconds(), Build: f.Version, Zxid: fmt.Sprintf("0x%x", uint64(f.Zxid)),
+		LogHealth: LogHealth{Term: strconv.FormatUint(f.Replica.Term, 10), AppliedIndex: f.Replica.AppliedIndex,
+			CommitIndex: f.Replica.CommitIndex, LastIndex: f.Replica.LastIndex, Zxid: Hex(f.Zxid)},
+		StateBytes: f.Work.StateBytes, Connections: f.Work.Connections,
+		Outstanding: f.Work.Outstanding, UptimeMs: f.Uptime.Milliseconds(), Build: f.Version,
 		Nodes: f.State.Nodes, Disk: replica.Disk().String(), Joining: !replica.Counted(), DisksReplaced: f.OfLog.DisksReplaced.Load(),
 	}
 	if c := replica.Cluster(); c != 0 {

@@ -30,7 +30,7 @@ type Stoppable struct {
 
 // StopAnswers asks the leader whether a member may be stopped, and keeps its last answer.
 type StopAnswers struct {
-	replica *quorum.Replica
+	member Member
 
 	turn   chan struct{} // capacity 1: full while the fields below are used
 	at     time.Time
@@ -38,9 +38,9 @@ type StopAnswers struct {
 	answer quorum.StopAnswer
 }
 
-// NewStopAnswers returns the StopAnswers of a replica.
-func NewStopAnswers(replica *quorum.Replica) *StopAnswers {
-	return &StopAnswers{replica: replica, turn: make(chan struct{}, 1)}
+// NewStopAnswers returns the StopAnswers of a member.
+func NewStopAnswers(m Member) *StopAnswers {
+	return &StopAnswers{member: m, turn: make(chan struct{}, 1)}
 }
 
 // Ask completes an answer: see Member.Stoppable.
@@ -58,7 +58,7 @@ func (kept *StopAnswers) Ask(ctx context.Context, reserve bool, answer Stoppable
 	}
 	age := time.Since(kept.at)
 	if kept.wish != wish || age >= stopAnswerKept {
-		a, err := kept.replica.MayStop(ctx, wish)
+		a, err := kept.member.Replica().MayStop(ctx, wish)
 		if err != nil {
 			answer.Reason = "the leader does not say: " + err.Error()
 			return answer

@@ -1,6 +1,7 @@
 package ops
 
 import (
+	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
@@ -25,6 +26,21 @@ const transferProofScheme = "hmac"
 // ErrMayNotTransfer refuses to transfer the leadership.
 var ErrMayNotTransfer = errors.New("WRITE on /zookeeper/config is needed, which the super user has: " +
 	"Authorization: digest user:password")
+
+// ErrAlone refuses to transfer the leadership of a member that stands alone.
+var ErrAlone = errors.New("this member stands alone: there is nobody else")
+
+// Transfer transfers the leadership to a member, or to any other voter if to is quorum.NoMember,
+// and returns the new leader. The leader verifies that the identities may ask for it.
+func Transfer(ctx context.Context, m Member, ids []znode.Identity, to quorum.MemberID) (leader int, err error) {
+	if m.Config().Standalone() {
+		return 0, ErrAlone
+	}
+	if err := m.Replica().TransferLeadership(ctx, to, ProveTransfer(ids)); err != nil {
+		return 0, err
+	}
+	return m.Standing().Leader, nil
+}
 
 // MayTransfer returns ErrMayNotTransfer if these identities may not transfer the leadership.
 func MayTransfer(m Member, ids []znode.Identity) error {

@@ -23,7 +23,7 @@ const (
 	secretFileLook = 500 * time.Millisecond
 )
 
-// SecretFile is the file of peer.SecretFile: one secret in a line, or two, of which the first is
+// SecretFile is the file of peer.secretFile: one secret in a line, or two, of which the first is
 // used and both are accepted. It is read again when it has changed.
 type SecretFile struct {
 	path     string
@@ -73,11 +73,11 @@ func (f *SecretFile) Current() [][]byte {
 	f.seen = stamp
 	if err != nil {
 		f.Failures.Add(1)
-		f.log.Error("read", "peer.SecretFile cannot be used; what it had before still counts", "file", f.path, "err", err)
+		f.log.Error("read", "peer.secretFile cannot be used; what it had before still counts", "file", f.path, "err", err)
 		return f.secrets
 	}
 	if !sameSecrets(secrets, f.secrets) {
-		f.log.Warn(stamp.modified.String(), "peer.SecretFile has changed", "file", f.path, "secrets", len(secrets))
+		f.log.Warn(stamp.modified.String(), "peer.secretFile has changed", "file", f.path, "secrets", len(secrets))
 	}
 	f.secrets = secrets
 	return secrets

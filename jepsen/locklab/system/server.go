@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -153,12 +152,3 @@ func (s *programs) start(ctx context.Context) (System, error) {
 // local is an address of the loopback interface, at an address of a host.
 func local(port int) string           { return at("127.0.0.1", port) }
 func at(host string, port int) string { return fmt.Sprintf("%s:%d", host, port) }
-
-// accepts is an error if nobody listens at an address.
-func accepts(ctx context.Context, addr string) error {
-	c, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
-	if err != nil {
-		return err
-	}
-	return c.Close()
-}

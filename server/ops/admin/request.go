@@ -44,8 +44,8 @@ func (r *request) ephemerals() iter.Seq2[wire.SessionID, []string] {
 	}
 }
 
-// seenStepBytes is up to how many bytes of paths are judged under one lock of the state: each path
-// is looked up some twenty times, and counts for seenPathBytes at least.
+// seenStepBytes limits the bytes of paths that are judged under one lock of the state: each path is
+// looked up some twenty times, and counts for seenPathBytes at least.
 const (
 	seenStepBytes = 64 << 10
 	seenPathBytes = 128

@@ -181,17 +181,12 @@ const listingWait = time.Second
 
 func (s *Server) run(w http.ResponseWriter, r *http.Request, c *command) {
 	if c.listing {
-		timer := time.NewTimer(listingWait)
-		defer timer.Stop()
-		select {
-		case s.Listings <- struct{}{}:
-			defer func() { <-s.Listings }()
-		case <-timer.C:
+		end, ok := s.BeginListing(r.Context(), listingWait)
+		if !ok {
 			s.fail(w, http.StatusServiceUnavailable, c.name, "other listings are being sent; try again")
 			return
-		case <-r.Context().Done():
-			return
 		}
+		defer end()
 	}
 	s.answer(w, http.StatusOK, c.name, c.run(&request{s, door.CallerOf(r), r.URL.Query()}))
 }

@@ -96,7 +96,7 @@ func (s *Server) sendSnapshot(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 		zxid, _ := s.Replica().LastSnapshot()
-		w.Header().Set("last_zxid", fmt.Sprintf("0x%x", uint64(zxid)))
+		w.Header().Set("last_zxid", ops.Hex(zxid))
 		s.answer(w, http.StatusOK, snapshotName, nil)
 		return nil
 	}
@@ -117,7 +117,7 @@ func (s *Server) sendSnapshot(w http.ResponseWriter, r *http.Request) error {
 	h.Set("Content-Type", binaryType)
 	h.Set("Content-Length", strconv.FormatInt(size, 10))
 	h.Set("Cache-Control", "no-store")
-	h.Set("last_zxid", fmt.Sprintf("0x%x", uint64(snap.Zxid())))
+	h.Set("last_zxid", ops.Hex(snap.Zxid()))
 	h.Set("snapshot_size", strconv.FormatInt(size, 10))
 	w.WriteHeader(http.StatusOK)
 	p := pace{start: time.Now(), set: http.NewResponseController(w).SetWriteDeadline}

@@ -3,7 +3,6 @@ package console
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"mime"
@@ -123,18 +122,18 @@ func (c *Console) do(ctx context.Context, r *http.Request, a *act) (answer *acte
 		answer, err = c.endSession(ctx, r, a)
 		return answer, a.Session, err
 	case "transfer":
-		to := -1
+		to, id := 0, quorum.NoMember
 		if a.To != nil {
-			to = *a.To
+			to = max(*a.To, 0)
 		}
-		target = strconv.Itoa(max(to, 0))
+		target = strconv.Itoa(to)
 		if err := confirm(target); err != nil {
 			return nil, target, err
 		}
-		if to == 0 {
-			to = -1
+		if to > 0 {
+			id = quorum.MemberID(to)
 		}
-		leader, err := c.transfer(ctx, r, to)
+		leader, err := ops.Transfer(ctx, c, door.CallerOf(r).Identities, id)
 		return &acted{Leader: &leader, Says: fmt.Sprintf("Member %d leads now.", leader)}, target, err
 	case "snapshot":
 		if err := confirm("snapshot"); err != nil {
@@ -144,21 +143,6 @@ func (c *Console) do(ctx context.Context, r *http.Request, a *act) (answer *acte
 		return &acted{Index: &info.Index, Bytes: &info.Bytes, Says: fmt.Sprintf("The snapshot has the state up to entry %d.", info.Index)}, "", err
 	}
 	return nil, "", failf(http.StatusBadRequest, "there is no act %q: break, end, transfer and snapshot", a.Act)
-}
-
-// transfer transfers the leadership to a member, -1 for any, and returns the new leader.
-func (c *Console) transfer(ctx context.Context, r *http.Request, to int) (leader int, err error) {
-	if c.Config().Standalone() {
-		return 0, errors.New("this member stands alone: there is nobody else")
-	}
-	id := quorum.NoMember
-	if to >= 0 {
-		id = quorum.MemberID(to)
-	}
-	if err := c.Replica().TransferLeadership(ctx, id, ops.ProveTransfer(door.CallerOf(r).Identities)); err != nil {
-		return 0, err
-	}
-	return c.Standing().Leader, nil
 }
 
 // deleteNode deletes a node if its czxid is still that one, 0 for any, and returns the zxid.
@@ -202,7 +186,7 @@ func (c *Console) breakLock(ctx context.Context, r *http.Request, a *act) (*acte
 	if err != nil {
 		return nil, path, err
 	}
-	return &acted{Zxid: hexText(zxid), Session: hexText(h.Session), Says: whatHolderSees(&h)}, path, nil
+	return &acted{Zxid: ops.Hex(zxid), Session: ops.Hex(h.Session), Says: whatHolderSees(&h)}, path, nil
 }
 
 // believing are the libraries whose locks do not notice that their node is gone.
@@ -214,7 +198,7 @@ var believing = map[string]string{
 }
 
 func whatHolderSees(h *locknode.Contender) string {
-	text := fmt.Sprintf("The node is gone, and the next in the queue holds the lock. The holder was session %s. ", hexText(h.Session))
+	text := fmt.Sprintf("The node is gone, and the next in the queue holds the lock. The holder was session %s. ", ops.Hex(h.Session))
 	switch library, believes := believing[h.Library]; {
 	case h.Library == locknode.LibraryOwn:
 		text += "Its library watches its node: Grant.Lost is closed at once. "

@@ -35,8 +35,6 @@ func (s stamp) MarshalJSON() ([]byte, error) {
 	return t.UTC().AppendFormat(nil, `"2006-01-02T15:04:05.000Z"`), nil
 }
 
-func hexText[T ~int64 | ~uint64](n T) string { return fmt.Sprintf("0x%x", uint64(n)) }
-
 // failure is an error with the status of its answer.
 type failure struct {
 	status int
@@ -111,14 +109,19 @@ type holderRow struct {
 	Who        string `json:"who"`
 }
 
+// ownerRow is a contender's node, and the session that owns it.
+type ownerRow struct {
+	Path      string `json:"path"`
+	Node      string `json:"node"`
+	Session   string `json:"session"`
+	Address   string `json:"address"`
+	TimeoutMs int32  `json:"timeoutMs"`
+	Connected *bool  `json:"connected"`
+}
+
 // contenderRow is a contender in a queue.
 type contenderRow struct {
-	Path       string   `json:"path"`
-	Node       string   `json:"node"`
-	Session    string   `json:"session"`
-	Address    string   `json:"address"`
-	TimeoutMs  int32    `json:"timeoutMs"`
-	Connected  *bool    `json:"connected"`
+	ownerRow
 	Held       bool     `json:"held"`
 	MayHold    bool     `json:"mayHold"`
 	Mode       string   `json:"mode"`

@@ -203,7 +203,7 @@ func (c *Console) head(now time.Time) head {
 	if h.Serving = m.LeaderSeen; !h.Serving {
 		h.StaleMs = now.Sub(m.Since).Milliseconds()
 	}
-	c.View(func(store *znode.Store) { h.Zxid = hexText(store.Zxid()) })
+	c.View(func(store *znode.Store) { h.Zxid = ops.Hex(store.Zxid()) })
 	return h
 }
 

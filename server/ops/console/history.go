@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"lockkeeper/locknode"
+	"lockkeeper/server/ops"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
@@ -102,7 +103,7 @@ func (c *Console) history(q url.Values, v *viewer, now time.Time) (any, error) {
 	}); err != nil {
 		return nil, err
 	}
-	a.BeginsAt, a.BeginsZxid, a.BeginsWhy = stamp(instant(r.begin.TimeMs)), hexText(r.begin.Zxid), r.begin.Why
+	a.BeginsAt, a.BeginsZxid, a.BeginsWhy = stamp(instant(r.begin.TimeMs)), ops.Hex(r.begin.Zxid), r.begin.Why
 	switch {
 	case r.hidden && !r.gone:
 		return nil, failf(http.StatusForbidden, "%s may not be read", a.Path)
@@ -242,7 +243,7 @@ func (r *replay) mayBeOf(path string) bool {
 func (r *replay) run() error {
 	r.holding, r.queued = map[string]*Hold{}, map[string]bool{}
 	made := map[string]bool{} // within the history, by path and token
-	key := func(path string, czxid wire.Zxid) string { return path + hexText(czxid) }
+	key := func(path string, czxid wire.Zxid) string { return path + ops.Hex(czxid) }
 	for i := range r.events {
 		if e := &r.events[i]; e.what == created {
 			made[key(e.path, e.czxid)] = true
@@ -324,8 +325,8 @@ func (r *replay) ended(c *locknode.Contender, e *event) {
 	at := stamp(instant(e.timeMs))
 	h := r.holding[c.Node]
 	if h == nil {
-		q := quitter{Node: c.Node, Session: hexText(c.Session), QueuedAt: stamp(c.Created),
-			ToAt: at, End: e.end, EndedBy: hexText(e.by), Address: r.viewer.address(r.access[e.path], c.Session, r.addrs[e.path])}
+		q := quitter{Node: c.Node, Session: ops.Hex(c.Session), QueuedAt: stamp(c.Created),
+			ToAt: at, End: e.end, EndedBy: ops.Hex(e.by), Address: r.viewer.address(r.access[e.path], c.Session, r.addrs[e.path])}
 		if r.viewer.may(r.access[e.path]) {
 			q.Note, q.Who = says(c)
 		}
@@ -333,7 +334,7 @@ func (r *replay) ended(c *locknode.Contender, e *event) {
 		return
 	}
 	end := e.end
-	h.ToAt, h.End, h.EndedBy, h.EndZxid = at, &end, hexText(e.by), hexText(e.zxid)
+	h.ToAt, h.End, h.EndedBy, h.EndZxid = at, &end, ops.Hex(e.by), ops.Hex(e.zxid)
 	h.HeldMs = max(0, time.Time(at).Sub(time.Time(h.FromAt)).Milliseconds())
 	delete(r.holding, c.Node)
 }
@@ -357,7 +358,7 @@ func (r *replay) judge(atMs int64, exact bool) {
 		}
 		from := instant(atMs)
 		path := c.Path + "/" + c.Node
-		h := &Hold{Node: c.Node, Session: hexText(c.Session), Mode: c.Kind.String(), Token: c.Token,
+		h := &Hold{Node: c.Node, Session: ops.Hex(c.Session), Mode: c.Kind.String(), Token: c.Token,
 			QueuedAt: stamp(c.Created), FromAt: stamp(from), FromExact: exact, Address: r.viewer.address(r.access[path], c.Session, r.addrs[path])}
 		if exact {
 			h.WaitedMs = max(0, from.Sub(c.Created).Milliseconds())

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"lockkeeper/locknode"
+	"lockkeeper/server/ops"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
@@ -253,7 +254,7 @@ func (x *index) row(l *lock, store *znode.Store, v *viewer, now time.Time) lockR
 		if !c.Held || len(r.Holders) == 3 {
 			continue
 		}
-		h := holderRow{Node: c.Node, Session: hexText(c.Session), Mode: modeOf(l, c), Token: c.Token,
+		h := holderRow{Node: c.Node, Session: ops.Hex(c.Session), Mode: modeOf(l, c), Token: c.Token,
 			SinceAt: stamp(l.heads[keyOf(c)].at), SinceExact: l.heads[keyOf(c)].exact,
 			Address: v.address(l.access[c.Path+"/"+c.Node], c.Session, store.SessionAddr(wire.SessionID(c.Session)))}
 		if v.may(l.access[c.Path+"/"+c.Node]) {
@@ -359,7 +360,7 @@ func (x *index) contenderRow(l *lock, c *locknode.Contender, store *znode.Store,
 	here map[wire.SessionID]bool, now time.Time,
 ) contenderRow {
 	r := contenderRow{
-		Path: c.Path, Node: c.Node, Session: hexText(c.Session), Held: c.Held, MayHold: c.MayHold,
+		ownerRow: ownerRow{Path: c.Path, Node: c.Node, Session: ops.Hex(c.Session)}, Held: c.Held, MayHold: c.MayHold,
 		Mode: modeOf(l, c), Token: c.Token, Layout: c.Layout, Library: c.Library, CreatedAt: stamp(c.Created),
 		QueuedAt: stamp(c.Queued),
 		Orphan:   c.Orphan, MayIgnore: orEmpty(c.MayIgnore), Within: []string{},
@@ -381,7 +382,7 @@ func (x *index) contenderRow(l *lock, c *locknode.Contender, store *znode.Store,
 		r.Note, r.Who = says(c)
 		r.Data = newBlob(c.Data, dataMax)
 		for _, s := range c.Info.WithinSessions() {
-			r.Within = append(r.Within, hexText(s))
+			r.Within = append(r.Within, ops.Hex(s))
 		}
 	}
 	return r

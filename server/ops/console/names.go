@@ -1,6 +1,7 @@
 package console
 
 import (
+	"lockkeeper/server/ops"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
@@ -62,7 +63,7 @@ func (x *index) behind(store *znode.Store, v *viewer, l *lock, session int64) se
 	s := sessionLock{Path: l.path}
 	for i := range l.queue {
 		if c := &l.queue[i]; c.Held && c.Session != session {
-			s.Behind, s.named = hexText(c.Session), x.nameOf(store, v, c.Session)
+			s.Behind, s.named = ops.Hex(c.Session), x.nameOf(store, v, c.Session)
 			break
 		}
 	}

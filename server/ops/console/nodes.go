@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"lockkeeper/server/ops"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
@@ -80,8 +81,8 @@ func (c *Console) node(q url.Values, v *viewer, now time.Time) (any, error) {
 	if a.Type != "ephemeral" {
 		owner = 0
 	}
-	a.Stat = statRow{hexText(stat.Czxid), hexText(stat.Mzxid), hexText(stat.Pzxid), stamp(instant(stat.Ctime)),
-		stamp(instant(stat.Mtime)), stat.Version, stat.Cversion, stat.Aversion, hexText(owner), stat.DataLength,
+	a.Stat = statRow{ops.Hex(stat.Czxid), ops.Hex(stat.Mzxid), ops.Hex(stat.Pzxid), stamp(instant(stat.Ctime)),
+		stamp(instant(stat.Mtime)), stat.Version, stat.Cversion, stat.Aversion, ops.Hex(owner), stat.DataLength,
 		stat.NumChildren}
 	a.Watches = c.Sessions().WatchersOf(path)
 	// Without an index the answer only lacks the lock that the node belongs to.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"lockkeeper/locknode"
+	"lockkeeper/server/ops"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
@@ -192,7 +193,7 @@ func (c *Console) left(now time.Time) map[wire.SessionID]int64 {
 func (v *viewer) sessionRow(info *znode.SessionInfo, here map[wire.SessionID]*connection, left map[wire.SessionID]int64,
 	all bool,
 ) sessionRow {
-	r := sessionRow{Session: hexText(info.ID), named: named{Address: v.withPort(info.ID, info.Addr)}, TimeoutMs: info.TimeoutMs, Generation: info.Generation,
+	r := sessionRow{Session: ops.Hex(info.ID), named: named{Address: v.withPort(info.ID, info.Addr)}, TimeoutMs: info.TimeoutMs, Generation: info.Generation,
 		Ephemerals: total(info.Ephemerals, all), id: info.ID}
 	r.connection = here[info.ID]
 	r.Here = r.connection != nil

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lockkeeper/locknode"
+	"lockkeeper/server/ops"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
@@ -224,7 +225,7 @@ func (a *troubleAnswer) ofLocks(x *index, v *viewer, limit int, now time.Time) {
 	some("hot", hot, byWaiting, func(store *znode.Store, l *lock) {
 		row := hotRow{Path: l.path, Waiting: l.waiting, LongestWaitMs: now.Sub(l.oldest).Milliseconds()}
 		if l.held > 0 {
-			row.Holder, row.named = hexText(l.queue[0].Session), x.nameOf(store, v, l.queue[0].Session)
+			row.Holder, row.named = ops.Hex(l.queue[0].Session), x.nameOf(store, v, l.queue[0].Session)
 		}
 		a.Hot = append(a.Hot, row)
 	})
@@ -250,7 +251,7 @@ func (x *index) orphanRows(store *znode.Store, v *viewer, l *lock) (list []orpha
 		if !ok {
 			k = len(list)
 			at[c.Session] = k
-			list = append(list, orphanRow{Path: l.path, Session: hexText(c.Session), OldestAt: stamp(c.Created),
+			list = append(list, orphanRow{Path: l.path, Session: ops.Hex(c.Session), OldestAt: stamp(c.Created),
 				named: x.nameOf(store, v, c.Session)})
 		}
 		if len(list[k].Nodes) < 20 {
@@ -306,7 +307,7 @@ func (a *troubleAnswer) deadlocks(x *index, v *viewer, limit int) {
 		in := map[int64]bool{}
 		for _, s := range d.Sessions {
 			in[s] = true
-			row.Sessions = append(row.Sessions, hexText(s))
+			row.Sessions = append(row.Sessions, ops.Hex(s))
 		}
 		paths := map[string]bool{}
 		for _, e := range d.Edges[:min(len(d.Edges), 1000)] {
@@ -315,7 +316,7 @@ func (a *troubleAnswer) deadlocks(x *index, v *viewer, limit int) {
 				why = "within"
 			}
 			paths[e.Path] = true
-			row.Edges = append(row.Edges, edgeRow{hexText(e.Waiter), hexText(e.Holder), e.Path, true, why})
+			row.Edges = append(row.Edges, edgeRow{ops.Hex(e.Waiter), ops.Hex(e.Holder), e.Path, true, why})
 		}
 		around := 0
 		for path := range paths {
@@ -323,7 +324,7 @@ func (a *troubleAnswer) deadlocks(x *index, v *viewer, limit int) {
 			for i := range l.queue {
 				if c := &l.queue[i]; !c.Held && !in[c.Session] && in[l.queue[0].Session] && around < edgesAround {
 					around++
-					row.Edges = append(row.Edges, edgeRow{hexText(c.Session), hexText(l.queue[0].Session), path, false, "queue"})
+					row.Edges = append(row.Edges, edgeRow{ops.Hex(c.Session), ops.Hex(l.queue[0].Session), path, false, "queue"})
 				}
 			}
 		}
@@ -348,7 +349,7 @@ func (a *troubleAnswer) ofSessions(c *Console, v *viewer, limit int) {
 			}
 			a.Counts["expiring"]++
 			if len(a.Expiring) < limit {
-				a.Expiring = append(a.Expiring, expiringRow{Session: hexText(d.Session), TimeoutMs: info.TimeoutMs,
+				a.Expiring = append(a.Expiring, expiringRow{Session: ops.Hex(d.Session), TimeoutMs: info.TimeoutMs,
 					LeftMs: max(0, left), Ephemerals: total(info.Ephemerals, all), id: d.Session})
 			}
 		}
@@ -394,7 +395,7 @@ func (c *Console) reconnecting(now time.Time) (rows []reconnectRow) {
 				if !ok {
 					continue
 				}
-				key := hexText(id)
+				key := ops.Hex(id)
 				r := c.reconnects[key]
 				if r == nil || now.Sub(r.at).Milliseconds() > reconnectsMs {
 					r = &reconnects{generation: info.Generation, at: now}

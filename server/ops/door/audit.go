@@ -6,7 +6,7 @@ import (
 	"lockkeeper/session"
 )
 
-// Audit writes to the audit log, if there is one, what a request wants to do, and whether it was
+// Audit writes the operation of a request to the audit log, if there is one, and whether it was
 // done.
 func (d *Door) Audit(r *http.Request, operation, target string, done bool) {
 	caller, result := CallerOf(r), session.AuditFailure

@@ -20,7 +20,7 @@ import (
 	"lockkeeper/znode"
 )
 
-// Config is what a Door needs to know of its member.
+// Config are the parts of a member that a Door uses.
 type Config struct {
 	Settings *zoocfg.Config
 	Sessions *session.Manager                // it verifies passwords, and accounts for memory

@@ -6,11 +6,11 @@ import (
 	"log/slog"
 )
 
-// httpErrors gives what net/http has to say to a member's log. By default it writes to standard
+// httpErrors writes the messages of net/http to a member's log. By default it writes to standard
 // error, where nothing bounds the lines, and its messages vary with the client.
 type httpErrors struct{ log *slog.Logger }
 
-// maxHTTPError is how many bytes of a message are logged: one about a panic has the whole stack.
+// maxHTTPError limits the bytes of a message in the log: one about a panic has the whole stack.
 const maxHTTPError = 4 << 10
 
 // Write implements io.Writer.

@@ -26,7 +26,7 @@ type framing struct {
 	body    bool   // there is one
 }
 
-// errFraming is what the errors of framing are: net/http answers them with 400.
+// errFraming is the error of framing: net/http answers it with 400.
 var errFraming = errors.New("door: the end of the HTTP request is ambiguous")
 
 // lineKept is how much of a line framing looks at: a name, and a number.
@@ -35,7 +35,7 @@ const lineKept = 64
 // isLast reports whether the connection has to end behind the answer to the present request.
 func (f *framing) isLast() bool { return f.last.Load() }
 
-// take looks at bytes that have arrived, and returns how many of them net/http may see.
+// take looks at bytes that have arrived, and returns the number that net/http may see.
 func (f *framing) take(p []byte) (n int, err error) {
 	for n < len(p) && !f.last.Load() {
 		part, rest, ended := bytes.Cut(p[n:], []byte{'\n'})

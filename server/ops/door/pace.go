@@ -16,7 +16,7 @@ import (
 // from the console, and a quarter of a processor.
 type Pace struct {
 	turns   chan struct{} // holds an element while it is somebody's turn
-	rests   int           // how many times as long as a turn the rest after it is
+	rests   int           // the length of the rest after a turn, in turns
 	crowded atomic.Int64  // requests whose turn did not come
 }
 
@@ -47,7 +47,7 @@ const (
 	restMost = 250 * time.Millisecond
 )
 
-// NewPace returns a Pace with a rest after each turn that takes so many times as long.
+// NewPace returns a Pace with a rest after each turn of the length of that many turns.
 func NewPace(rests int) *Pace { return &Pace{turns: make(chan struct{}, 1), rests: rests} }
 
 // inTurn returns a handler that calls next when it is the request's turn. What is no reading of the

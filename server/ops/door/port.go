@@ -10,12 +10,12 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"lockkeeper/internal/connlimit"
 	"lockkeeper/server/zoocfg"
 	"lockkeeper/session"
 	"lockkeeper/znode"
@@ -25,7 +25,7 @@ const (
 	// Timeout bounds the work for a request, and how long one that is under way may take when the
 	// member stops.
 	Timeout = 5 * time.Second
-	// BodyBytes is how long the body of a request may be: that of an act of the console.
+	// BodyBytes limits the body of a request: an act of the console is shorter.
 	BodyBytes = 4 << 10
 )
 
@@ -46,7 +46,7 @@ func (d *Door) Open(name string, l net.Listener, handler http.Handler, login boo
 	if !login && !zoocfg.IsLoopback(l.Addr().String()) {
 		d.cfg.Log.Warn(name+" lets everybody read what no ACL protects (admin.requireLogin)", "addr", l.Addr())
 	}
-	slots := &slots{Listener: l, maxConns: cfg.HTTPConns, maxPerAddr: cfg.HTTPConnsPerAddr}
+	slots := newSlots(l, cfg.HTTPConns, cfg.HTTPConnsPerAddr)
 	p := &Port{name: name, log: d.cfg.Log, slots: slots, srv: &http.Server{
 		Handler:     d.guard(d.wholeRequests(d.inTurn(handler), withBody), login),
 		ConnContext: withConn, ConnState: stateChanged,
@@ -136,9 +136,9 @@ func (p *Port) Addr() net.Addr {
 	return p.slots.Addr()
 }
 
-// provedBy are the identities of a request: its address, those of the certificate that was
-// shown on its connection, and those of an Authorization header "digest user:password", as in the
-// admin server of ZooKeeper.
+// provedBy are the identities of a request: its address, the holder of the certificate that was
+// shown on its connection, and the user of an Authorization header "digest user:password", as in
+// the admin server of ZooKeeper.
 func (d *Door) provedBy(r *http.Request) []znode.Identity {
 	var ids []znode.Identity
 	if at, err := netip.ParseAddrPort(r.RemoteAddr); err == nil {
@@ -170,13 +170,17 @@ type slots struct {
 	refused, displaced, late atomic.Int64 // see metrics
 
 	mu    sync.Mutex
-	conns []*conn // the oldest first
+	conns *connlimit.Table[*conn] // spare if they are not being served
+}
+
+func newSlots(l net.Listener, maxConns, maxPerAddr int) *slots {
+	return &slots{Listener: l, maxConns: maxConns, maxPerAddr: maxPerAddr, conns: connlimit.New[*conn](maxConns, maxPerAddr)}
 }
 
 type conn struct {
 	net.Conn
 	slots *slots
-	host  string
+	host  netip.Addr
 	state connState // guarded by slots.mu
 
 	framing   framing
@@ -200,9 +204,9 @@ func (l *slots) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		hc := &conn{Conn: c, slots: l, host: c.RemoteAddr().String()}
-		if host, _, err := net.SplitHostPort(hc.host); err == nil {
-			hc.host = host
+		hc := &conn{Conn: c, slots: l}
+		if at, err := netip.ParseAddrPort(c.RemoteAddr().String()); err == nil {
+			hc.host = at.Addr().Unmap()
 		}
 		victim, ok := l.admit(hc)
 		if victim != nil {
@@ -220,48 +224,32 @@ func (l *slots) Accept() (net.Conn, error) {
 func (l *slots) admit(c *conn) (victim *conn, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var sameHost int
-	var oldest, oldestOfHost *conn // of those that are not being served
-	for _, other := range l.conns {
-		free := other.state != isServing
-		if free && oldest == nil {
-			oldest = other
-		}
-		if other.host == c.host {
-			sameHost++
-			if free && oldestOfHost == nil {
-				oldestOfHost = other
-			}
-		}
+	free, full := true, true
+	switch {
+	case l.conns.HostFull(c.host):
+		victim, free = l.conns.OldestOf(c.host)
+	case l.conns.Full():
+		victim, free = l.conns.Oldest()
+	default:
+		full = false
 	}
 	switch {
-	case sameHost >= l.maxPerAddr:
-		victim = oldestOfHost
-	case len(l.conns) >= l.maxConns:
-		victim = oldest
-	default:
-		l.conns = append(l.conns, c)
-		return nil, true
-	}
-	if victim == nil {
+	case !free:
 		l.refused.Add(1)
 		return nil, false
+	case full:
+		l.displaced.Add(1)
+		l.conns.Remove(victim)
+		victim.state = isDisplaced
 	}
-	l.displaced.Add(1)
-	l.removeLocked(victim)
-	victim.state = isDisplaced
-	l.conns = append(l.conns, c)
+	l.conns.Add(c, c.host)
 	return victim, true
-}
-
-func (l *slots) removeLocked(c *conn) {
-	l.conns = slices.DeleteFunc(l.conns, func(other *conn) bool { return other == c })
 }
 
 // Close implements net.Conn.
 func (c *conn) Close() error {
 	c.slots.mu.Lock()
-	c.slots.removeLocked(c)
+	c.slots.conns.Remove(c)
 	c.slots.mu.Unlock()
 	return c.Conn.Close()
 }
@@ -294,8 +282,17 @@ func (c *conn) setState(state connState) bool {
 	if c.state == isDisplaced {
 		return false
 	}
-	c.state = state
+	c.setLocked(state)
 	return true
+}
+
+// setLocked is setState of a connection that is not displaced.
+func (c *conn) setLocked(state connState) {
+	if c.state = state; state == isServing {
+		c.slots.conns.Keep(c)
+	} else {
+		c.slots.conns.Spare(c)
+	}
 }
 
 // How many of all connections, and of those from one address, only probes are served on: half of
@@ -314,21 +311,16 @@ func (c *conn) serve(probe bool) (alive, room bool) {
 	if c.state == isDisplaced {
 		return false, false
 	}
-	all, sameHost := 1, 1
-	for _, other := range l.conns {
-		if other != c && other.state == isServing {
-			all++
-			if other.host == c.host {
-				sameHost++
-			}
-		}
+	if c.state == isServing {
+		return true, true
 	}
+	all, sameHost := 1+l.conns.Len()-l.conns.LenSpare(), 1+l.conns.KeptOf(c.host)
 	if !probe && (all > l.maxConns-min(ProbeConns, l.maxConns/2) ||
 		sameHost > l.maxPerAddr-min(ProbeConnsPerAddr, l.maxPerAddr/2)) {
 		l.refused.Add(1)
 		return true, false
 	}
-	c.state = isServing
+	c.setLocked(isServing)
 	return true, true
 }
 

@@ -63,9 +63,13 @@ func TestGuessesAreForgiven(t *testing.T) {
 // Which connection is displaced: the oldest one that is not being served, of the same address if
 // that has its share; none that is.
 func TestSlots(t *testing.T) {
-	l := &slots{maxConns: 3, maxPerAddr: 2}
+	l := newSlots(nil, 3, 2)
+	hosts := map[string]netip.Addr{}
+	for i, host := range []string{"a", "b", "c", "d"} {
+		hosts[host] = netip.AddrFrom4([4]byte{10, 0, 0, byte(i)})
+	}
 	add := func(host string) (c, victim *conn, ok bool) {
-		c = &conn{slots: l, host: host}
+		c = &conn{slots: l, host: hosts[host]}
 		victim, ok = l.admit(c)
 		return c, victim, ok
 	}

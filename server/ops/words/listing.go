@@ -16,8 +16,8 @@ import (
 	"lockkeeper/znode"
 )
 
-// listing is the text of a four-letter word that lists what clients have made: watches, sessions,
-// connections. It holds up to max bytes; what is written beyond that is dropped, and a last line
+// listing is the text of a four-letter word that lists watches, sessions or connections of clients.
+// It holds up to max bytes; the rest is dropped, and a last line
 // says so.
 type listing struct {
 	b   strings.Builder
@@ -49,14 +49,14 @@ func (l *listing) String() string {
 // wchcText lists the paths of the data table that each session watches.
 func (s *Words) wchcText() string {
 	return grouped(s.newListing(), s.Sessions().DataWatches(),
-		func(w session.Watch) (string, string) { return ops.SessionText(w.Session), plain(w.Path) })
+		func(w session.Watch) (string, string) { return ops.Hex(w.Session), plain(w.Path) })
 }
 
 // wchpText lists the sessions that watch each path of the data table.
 func (s *Words) wchpText() string {
 	watches := s.Sessions().DataWatches()
 	slices.SortStableFunc(watches, func(a, b session.Watch) int { return cmp.Compare(a.Path, b.Path) })
-	return grouped(s.newListing(), watches, func(w session.Watch) (string, string) { return plain(w.Path), ops.SessionText(w.Session) })
+	return grouped(s.newListing(), watches, func(w session.Watch) (string, string) { return plain(w.Path), ops.Hex(w.Session) })
 }
 
 // plain returns a text of a client as it is, or quoted if a line of it could be taken for one of
@@ -102,18 +102,18 @@ func (s *Words) dumpText() string {
 	if deadlines, leads := s.Sessions().Deadlines(); leads {
 		sets := expirySets{}
 		for _, d := range deadlines {
-			sets.add(d.At, ops.SessionText(d.Session))
+			sets.add(d.At, ops.Hex(d.Session))
 		}
 		sets.write(b, "Session Sets")
 	} else {
 		fmt.Fprintf(b, "Global Sessions(%d):\n", len(timeouts))
 		for _, id := range slices.Sorted(maps.Keys(timeouts)) {
-			fmt.Fprintf(b, "%s\t%dms\n", ops.SessionText(id), timeouts[id])
+			fmt.Fprintf(b, "%s\t%dms\n", ops.Hex(id), timeouts[id])
 		}
 	}
 	fmt.Fprintf(b, "ephemeral nodes dump:\nSessions with Ephemerals (%d):\n", len(owners))
 	for _, id := range slices.Sorted(maps.Keys(owners)) {
-		fmt.Fprintf(b, "%s:\n", ops.SessionText(id))
+		fmt.Fprintf(b, "%s:\n", ops.Hex(id))
 		for _, path := range slices.Sorted(slices.Values(owners[id])) {
 			fmt.Fprintf(b, "\t%s\n", plain(path))
 		}
@@ -132,7 +132,7 @@ func (s *Words) connectionSets() expirySets {
 			st := c.Session.Stats()
 			id, at = c.Session.ID(), st.LastHeard.Add(st.Timeout)
 		}
-		sets.add(at, fmt.Sprintf("ip: /%s sessionId: %s", c.Remote, ops.SessionText(id)))
+		sets.add(at, fmt.Sprintf("ip: /%s sessionId: %s", c.Remote, ops.Hex(id)))
 	}
 	return sets
 }

@@ -31,7 +31,7 @@ type Words struct{ *ops.Shared }
 // Asking is the connection that a four-letter word came from.
 type Asking struct {
 	Remote netip.AddrPort
-	Input  io.Reader // what follows the word
+	Input  io.Reader // behind the word
 }
 
 // listingWait bounds how long a listing waits for others to be sent.
@@ -41,12 +41,11 @@ const listingWait = 10 * time.Second
 // listing. Without a turn it sends nothing.
 func (s *Words) Answer(word string, asking Asking, send func(answer string)) {
 	if listingWords[word] {
-		select {
-		case s.Listings <- struct{}{}:
-			defer func() { <-s.Listings }()
-		case <-time.After(listingWait):
-			return // other clients do not read their listings
+		end, ok := s.BeginListing(context.Background(), listingWait)
+		if !ok {
+			return
 		}
+		defer end()
 	}
 	answer := s.text(word, asking)
 	if answer != notServing && s.Config().AllowsWord(word) {
@@ -59,7 +58,7 @@ func (s *Words) Answer(word string, asking Asking, send func(answer string)) {
 // commands of the AdminServer.
 var auditWords = map[string]string{"srst": "stat_reset", "crst": "connection_stat_reset", "stmk": "set_trace_mask"}
 
-// audit writes to the audit log what a four-letter word does, if it changes something.
+// audit writes a four-letter word to the audit log, if it changes something.
 func (s *Words) audit(word string, from netip.Addr) {
 	if operation := auditWords[word]; operation != "" {
 		s.Door.AuditRecord(&session.AuditRecord{Users: []string{from.String()}, Schemes: []string{"ip"}, Addr: from.String(),

@@ -1,0 +1,253 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"time"
+
+	"lockkeeper/jepsen"
+)
+
+// config is what the command line says.
+type config struct {
+	only     string
+	systems  string
+	rounds   int
+	duration time.Duration
+	warmUp   time.Duration
+	delay    time.Duration
+	binary   string
+	sources  string // of lockkeeper
+	command  string // as it was typed, without what compare.sh adds
+	json     string
+	out      string
+	list     bool
+}
+
+func main() {
+	var c config
+	flag.StringVar(&c.only, "only", "", "regular expression: only figures with such names")
+	flag.StringVar(&c.systems, "systems", "lockkeeper,zookeeper,etcd", "what is compared, in turn")
+	flag.IntVar(&c.rounds, "rounds", 3, "how often each is measured")
+	flag.DurationVar(&c.duration, "duration", 3*time.Second,
+		"how long each measurement lasts, after a second that does not count")
+	flag.DurationVar(&c.warmUp, "warm", 8*time.Second, "how long each cluster is warmed up")
+	flag.DurationVar(&c.delay, "delay", 0,
+		"how much later what members send each other arrives, as on a network; not with etcd")
+	flag.StringVar(&c.binary, "binary", "", "lockkeeper (default: it is built)")
+	flag.StringVar(&c.sources, "sources", filepath.Join("..", ".."), "the directory of lockkeeper's module")
+	flag.StringVar(&c.json, "json", "", "file for all that was measured")
+	flag.StringVar(&c.out, "out", "", "file for what is printed; in one that has the lines "+tableBegin+" and "+
+		tableEnd+", it is put between these")
+	flag.BoolVar(&c.list, "list", false, "list the figures")
+	flag.Parse()
+	if flag.NArg() > 0 || c.rounds < 1 || c.duration <= 0 || c.warmUp <= 0 || c.delay < 0 {
+		flag.Usage()
+		os.Exit(2)
+	}
+	c.command = "jepsen/compare.sh"
+	flag.Visit(func(f *flag.Flag) {
+		switch f.Name {
+		case "binary", "sources", "json", "out": // say nothing about what was measured
+		default:
+			c.command += fmt.Sprintf(" -%s '%s'", f.Name, f.Value)
+		}
+	})
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	if err := run(ctx, c, os.Stdout, os.Stderr); err != nil {
+		fmt.Fprintln(os.Stderr, "compare:", err)
+		os.Exit(1)
+	}
+}
+
+// report is all that was measured.
+type report struct {
+	Date     string            `json:"date"`
+	Command  string            `json:"command"`
+	Machine  []string          `json:"machine"`
+	Versions map[string]string `json:"versions"`
+	Rounds   int               `json:"rounds"`
+	Seconds  float64           `json:"secondsEach"`
+	Before   *machine          `json:"machineBefore"`
+	After    *machine          `json:"machineAfter"`
+	Rows     []*row            `json:"figures"`
+	Samples  []sample          `json:"samples"`
+	systems  []*system
+}
+
+// chosen are the steps with a figure that is asked for, and of these steps such figures only. With
+// all, none is left out for want of -only.
+func chosen(only string, all bool) (list []step, err error) {
+	re, err := regexp.Compile(only)
+	if err != nil {
+		return nil, fmt.Errorf("-only: %w", err)
+	}
+	for _, s := range steps() {
+		var figures []figure
+		for _, f := range s.figures {
+			if re.MatchString(f.name) && (!s.asked || all || only != "") {
+				figures = append(figures, f)
+			}
+		}
+		if s.figures = figures; len(figures) > 0 {
+			list = append(list, s)
+		}
+	}
+	if len(list) == 0 {
+		return nil, fmt.Errorf("-only %s: there is no such figure; -list shows all", only)
+	}
+	return list, nil
+}
+
+func run(ctx context.Context, c config, stdout, progress io.Writer) (err error) {
+	list, err := chosen(c.only, c.list)
+	if err != nil {
+		return err
+	}
+	if c.list {
+		for _, s := range list {
+			for _, f := range s.figures {
+				fmt.Fprintf(stdout, "%s (%s)\n", f.name, f.target())
+			}
+		}
+		return nil
+	}
+	scratch, err := jepsen.NewScratch()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, scratch.Close()) }()
+	if c.binary == "" {
+		c.binary = filepath.Join(scratch.Dir, "lockkeeper")
+		out, err := exec.CommandContext(ctx, "go", "build", "-C", c.sources, "-o", c.binary,
+			"./cmd/lockkeeper").CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("build lockkeeper: %w\n%s", err, out)
+		}
+	}
+	all, err := systems(strings.Split(c.systems, ","), c)
+	if err != nil {
+		return err
+	}
+	rep := &report{
+		Date: time.Now().UTC().Format("2006-01-02 15:04 UTC"), Command: c.command,
+		Machine: describe(scratch.Dir), Versions: map[string]string{}, Rounds: c.rounds, Seconds: c.duration.Seconds(),
+		systems: all,
+	}
+	for _, s := range all {
+		rep.Versions[s.name] = s.version
+	}
+	began := time.Now()
+	rep.measure(ctx, c, list, scratch.Dir, progress)
+	rep.Rows = rows(list, rep.Samples)
+	fmt.Fprintf(progress, "it took %.0f s\n", time.Since(began).Seconds())
+	if err := rep.save(c, stdout); err != nil {
+		return err
+	}
+	return context.Cause(ctx)
+}
+
+// measure fills in what there is to measure, for as long as ctx lasts.
+func (rep *report) measure(ctx context.Context, c config, list []step, dir string, progress io.Writer) {
+	look := func(when string) *machine {
+		if c.delay > 0 {
+			return nil // it is the network that counts
+		}
+		m, err := measureMachine(dir, min(c.duration, time.Second))
+		if err != nil {
+			fmt.Fprintf(progress, "the disk, %s: failed: %v\n", when, err)
+			return nil
+		}
+		return m
+	}
+	rep.Before = look("before")
+	for n := range c.rounds {
+		for _, s := range rep.systems {
+			if ctx.Err() != nil {
+				break
+			}
+			r := &round{number: n + 1, system: s, dir: filepath.Join(dir, fmt.Sprintf("%s-%d", s.name, n+1)),
+				duration: c.duration, warmUp: c.warmUp, progress: progress, stat: "/proc/stat"}
+			r.run(ctx, list)
+			rep.Samples = append(rep.Samples, r.samples...)
+		}
+	}
+	if ctx.Err() == nil {
+		rep.After = look("after")
+	}
+}
+
+// save writes the table, and the files that are asked for.
+func (rep *report) save(c config, stdout io.Writer) error {
+	var b strings.Builder
+	rep.write(&b)
+	_, err := io.WriteString(stdout, b.String())
+	if c.out != "" {
+		err = errors.Join(err, writeInto(c.out, b.String()))
+	}
+	if c.json != "" {
+		text, e := json.MarshalIndent(rep, "", "\t")
+		if e == nil {
+			e = os.WriteFile(c.json, append(text, '\n'), 0o644)
+		}
+		err = errors.Join(err, e)
+	}
+	return err
+}
+
+// The lines of a page between which the report is written.
+const (
+	tableBegin = "<!-- compare: begin -->"
+	tableEnd   = "<!-- compare: end -->"
+)
+
+// writeInto writes text into a file: to its place if there is one, else instead of what it holds.
+func writeInto(file, text string) error {
+	page, err := os.ReadFile(file)
+	if err == nil {
+		before, rest, found := strings.Cut(string(page), tableBegin)
+		_, after, ends := strings.Cut(rest, tableEnd)
+		if found && !ends {
+			return fmt.Errorf("%s has no line %s", file, tableEnd)
+		}
+		if found {
+			text = before + tableBegin + "\n" + text + tableEnd + after
+		}
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return os.WriteFile(file, []byte(text), 0o644)
+}
+
+// write writes the report in Markdown.
+func (rep *report) write(w io.Writer) {
+	fmt.Fprintf(w, "%s: `%s`, %d rounds of %g s each; median (min..max).\n\n", rep.Date, rep.Command, rep.Rounds,
+		rep.Seconds)
+	for _, s := range rep.systems {
+		fmt.Fprintf(w, "- %s\n", s.version)
+	}
+	for _, line := range rep.Machine {
+		fmt.Fprintf(w, "- %s\n", line)
+	}
+	fmt.Fprintf(w, "- taken by the host's others while it was measured, of the CPU time wanted: %s\n",
+		stolenText(rep.Samples))
+	fmt.Fprintln(w)
+	writeTable(w, rep.Rows)
+	if rep.Before != nil || rep.After != nil {
+		fmt.Fprintln(w)
+		writeMachine(w, rep.Before, rep.After)
+	}
+}

@@ -1,0 +1,72 @@
+package server
+
+import (
+	"net/http"
+	"time"
+
+	"lockkeeper/server/ops"
+	"lockkeeper/server/ops/admin"
+	"lockkeeper/server/ops/console"
+	"lockkeeper/server/ops/console/web"
+	"lockkeeper/server/ops/door"
+	"lockkeeper/server/ops/metrics"
+	"lockkeeper/server/ops/words"
+	"lockkeeper/server/zoocfg"
+)
+
+// surfaces show a member to people and programs: they render what its ops.Member says.
+type surfaces struct {
+	shared   *ops.Shared
+	words    *words.Words // clientPort reads the words, and sends the answers
+	recorder *console.Recorder
+	console  *console.Console
+	// http and metrics are nil unless they are configured.
+	http, metrics *door.Port
+}
+
+// newSurfaces returns the surfaces of a member whose HTTP requests come through d. They have a
+// goroutine, that of the console, until stop.
+func newSurfaces(m *member, d *door.Door) *surfaces {
+	s := &surfaces{shared: ops.NewShared(m, d), recorder: console.NewRecorder(max(0, m.s.cfg.HistoryBytes))}
+	s.recorder.Granted = m.s.sessions.Granted
+	s.words = &words.Words{Shared: s.shared}
+	s.console = console.New(s.shared, m.build.Version, s.recorder, web.Handler())
+	return s
+}
+
+// serve opens the HTTP port and the port for metrics, if they are configured.
+func (s *surfaces) serve(ports listeners, tls *serverTLS, stopping <-chan struct{}) {
+	cfg := s.shared.Config()
+	if ports.http != nil {
+		mux := http.NewServeMux()
+		ops.NewEndpoints(s.shared, stopping).Register(mux)
+		commands := admin.New(s.shared)
+		commands.Register(mux)
+		s.console.Register(mux)
+		s.http = s.shared.Door.Open("HTTP port", tls.httpListener(ports.http, cfg.HTTPTLS), mux, cfg.HTTPLogin, commands.IsRestore)
+		s.http.Start()
+	}
+	if ports.metrics != nil {
+		mux, mode := http.NewServeMux(), zoocfg.TLSOff
+		if cfg.MetricsTLS {
+			mode = zoocfg.TLSOnly
+		}
+		mux.Handle("GET /metrics", metrics.NewHandler(s.prometheusMetrics, !cfg.NoProcessMetrics))
+		s.metrics = s.shared.Door.Open("port for metrics", tls.httpListener(ports.metrics, mode), mux, cfg.MetricsLogin, nil)
+		s.metrics.Start()
+	}
+}
+
+// prometheusMetrics are the metrics of the port for them.
+func (s *surfaces) prometheusMetrics() metrics.List {
+	f := s.shared.Figures()
+	return append(f.Metrics(s.shared.Usage()),
+		f.LabeledMetrics(console.LockMetrics(s.shared.View, time.Now()), !s.shared.Config().NoProcessMetrics)...)
+}
+
+// stop ends the event streams, and the ports after the requests that are under way.
+func (s *surfaces) stop() {
+	s.console.Close()
+	s.http.Stop()
+	s.metrics.Stop()
+}

@@ -1,0 +1,33 @@
+package session
+
+import (
+	"context"
+	"time"
+)
+
+// signal wakes the goroutine that receives from it. What is signalled while that goroutine is busy
+// wakes it once more.
+type signal chan struct{}
+
+func newSignal() signal { return make(signal, 1) }
+
+func (s signal) set() {
+	select {
+	case s <- struct{}{}:
+	default:
+	}
+}
+
+// every calls f once in each interval until ctx ends.
+func every(ctx context.Context, interval time.Duration, f func()) {
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			f()
+		}
+	}
+}
