@@ -53,9 +53,16 @@ type engine struct {
 	down    chan struct{}  // closed when raft has shut down
 }
 
+// upper is the replica as the layers of the engine know it.
+type upper interface {
+	store.Owner
+	raftnet.Local
+	raft.BatchingFSM
+}
+
 // newEngine builds raft from leaf to root: the layers on the stores, the port between members, the
 // transport on the port, raft. up is the replica above them.
-func newEngine(cfg Config, up *above) (_ *engine, err error) {
+func newEngine(cfg Config, up upper) (_ *engine, err error) {
 	e := &engine{
 		cfg:     cfg,
 		self:    raftnet.ServerID(cfg.ID, cfg.Peers.Disk),
