@@ -99,15 +99,9 @@ func (ms *members) tryBirth(ctx context.Context, since time.Time) {
 // queryBirth is the judgement of one round of queries. Its founder is NoMember as long as no
 // cluster can begin, with the reason in the log.
 func (ms *members) queryBirth(ctx context.Context, since time.Time) birth {
-	var others []MemberID
-	for _, m := range ms.cfg.Members {
-		if m.ID != ms.cfg.ID {
-			others = append(others, m.ID)
-		}
-	}
 	own := peer.Hello{State: ms.birthState(), Disk: ms.cfg.Peers.Disk, Cluster: ms.roster.Cluster(),
 		Listed: peer.Sum(ms.cfg.Members), Imported: ms.brought}
-	b := judgeBirth(&ms.cfg, own, ms.helloAll(ctx, others))
+	b := judgeBirth(&ms.cfg, own, ms.queryListed(ctx))
 	late := time.Since(since) > birthPatience
 	switch {
 	case ms.birthState() == peer.Used:
@@ -128,6 +122,17 @@ func (ms *members) queryBirth(ctx context.Context, since time.Time) birth {
 		return b
 	}
 	return birth{founder: NoMember}
+}
+
+// queryListed queries the other members of this member's server lines.
+func (ms *members) queryListed(ctx context.Context) map[MemberID]peer.Hello {
+	var others []MemberID
+	for _, m := range ms.cfg.Members {
+		if m.ID != ms.cfg.ID {
+			others = append(others, m.ID)
+		}
+	}
+	return ms.helloAll(ctx, others)
 }
 
 // birthPatience is how long a first start may take without a line in the log.
@@ -196,13 +201,7 @@ func growthMark(id raft.ServerID) raft.ServerAddress { return raft.ServerAddress
 // tryGrow lets this member lead once it may begin a cluster with its data.
 func (ms *members) tryGrow(ctx context.Context, since time.Time) {
 	for range 2 { // a second round shows the changes of the first one's time
-		var others []MemberID
-		for _, m := range ms.cfg.Members {
-			if m.ID != ms.cfg.ID {
-				others = append(others, m.ID)
-			}
-		}
-		waits := judgeGrowth(&ms.cfg, ms.roster.Cluster(), ms.helloAll(ctx, others))
+		waits := judgeGrowth(&ms.cfg, ms.roster.Cluster(), ms.queryListed(ctx))
 		if len(waits) == 0 {
 			continue
 		}

@@ -3,7 +3,6 @@ package quorum
 import (
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/hashicorp/raft"
 
@@ -84,26 +83,26 @@ func Peek(logDir string) (o Owner, err error) {
 	return o, err
 }
 
-// loadSnapshot restores the newest snapshot, and returns when it was taken; an empty store and the
-// zero time when there is none.
-func loadSnapshot(s *store.Stores) (_ *znode.Store, at time.Time, _ error) {
+// loadSnapshot restores the newest snapshot. Without one the state is empty, and the snapshot's
+// index is 0.
+func loadSnapshot(s *store.Stores) (*znode.Store, *store.Snapshot, error) {
 	newest, err := s.Newest()
 	if err != nil {
-		return nil, at, err
+		return nil, nil, err
 	}
 	if newest == nil {
-		return znode.New(), at, nil
+		return znode.New(), &store.Snapshot{SnapshotMeta: &raft.SnapshotMeta{}}, nil
 	}
 	r, err := newest.Open()
 	if err != nil {
-		return nil, at, err
+		return nil, nil, err
 	}
 	defer r.Close()
 	saved, err := znode.Restore(r)
 	if err != nil {
-		return nil, at, fmt.Errorf("quorum: restore snapshot %s: %w", newest.Name, unreadable(err))
+		return nil, nil, fmt.Errorf("quorum: restore snapshot %s: %w", newest.Name, unreadable(err))
 	}
-	return saved, newest.At, nil
+	return saved, newest, nil
 }
 
 // unreadable is an error of package znode about stored bytes as one of package store:
@@ -125,50 +124,70 @@ func LastState(s store.Stores) (last *znode.Store, term uint64, err error) {
 	if err := checkImport(&s); err != nil {
 		return nil, 0, err
 	}
-	if last, _, err = loadSnapshot(&s); err != nil {
+	last, newest, err := loadSnapshot(&s)
+	if err != nil {
 		return nil, 0, err
 	}
-	from := uint64(0)
-	if newest, err := s.Newest(); err != nil {
-		return nil, 0, err
-	} else if newest != nil {
-		from, term = newest.Index, newest.Term
-	}
-	err = EachEntry(s, from+1, func(_, of uint64, entry *znode.Entry) error {
-		if term = of; entry != nil {
+	term = newest.Term
+	err = eachLog(&s, newest.Index+1, func(l *raft.Log) error {
+		if term = l.Term; l.Type != raft.LogCommand {
+			return nil
+		}
+		entry, err := decodeEntry(&s, l)
+		if err == nil {
 			last.Apply(term, entry, func(*znode.Command, *znode.Result) {})
 		}
-		return nil
+		return err
 	})
 	return last, term, err
 }
 
-// EachEntry calls each with the entries of a member's log, in order, from an index on. Those that
-// are Raft's own have no znode.Entry.
+// EachEntry calls each with the entries of a member's log, in order, from an index on. Raft's own
+// entries have no znode.Entry.
 func EachEntry(s store.Stores, from uint64, each func(index, term uint64, entry *znode.Entry) error) error {
-	first, last, err := store.Bounds(s.Log)
+	first, _, err := store.Bounds(s.Log)
 	if err != nil {
 		return fmt.Errorf("quorum: read log: %w", err)
 	}
-	for i := max(from, first); i <= last && last > 0; i++ {
+	return eachLog(&s, max(from, first), func(l *raft.Log) error {
+		if l.Type != raft.LogCommand {
+			return each(l.Index, l.Term, nil)
+		}
+		entry, err := decodeEntry(&s, l)
+		if err != nil {
+			return err
+		}
+		return each(l.Index, l.Term, entry)
+	})
+}
+
+// eachLog calls each with the entries of a log, in order, from an index on, which must be there if
+// a later one is.
+func eachLog(s *store.Stores, from uint64, each func(*raft.Log) error) error {
+	last, err := s.Log.LastIndex()
+	if err != nil {
+		return fmt.Errorf("quorum: read log: %w", err)
+	}
+	for i := from; i <= last; i++ {
 		var l raft.Log
 		if err := s.Log.GetLog(i, &l); err != nil {
 			return fmt.Errorf("quorum: read log: %w", err)
 		}
-		if l.Type != raft.LogCommand {
-			err = each(l.Index, l.Term, nil)
-		} else {
-			entry, bad := znode.DecodeEntry(l.Data)
-			if bad != nil {
-				return fmt.Errorf("quorum: %s: entry %d of term %d: %w", s.LogName, l.Index, l.Term, unreadable(bad))
-			}
-			err = each(l.Index, l.Term, entry)
-		}
-		if err != nil {
+		if err := each(&l); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// decodeEntry decodes the commands of an entry. Errors: store.ErrFormat, store.ErrDamaged; they
+// name the log.
+func decodeEntry(s *store.Stores, l *raft.Log) (*znode.Entry, error) {
+	entry, err := znode.DecodeEntry(l.Data)
+	if err != nil {
+		return nil, fmt.Errorf("quorum: %s: entry %d of term %d: %w", s.LogName, l.Index, l.Term, unreadable(err))
+	}
+	return entry, nil
 }
 
 // aloneConfiguration is raft's configuration of a member that stands alone.

@@ -22,7 +22,6 @@
 //	outbox.go      outbox: this member's commands until they are applied
 //	batcher.go     batcher: the leader's queue, commands become entries; linger
 //	engine.go      engine: raft, its stores, the port; every part knows its member by it
-//	above.go       above: the replica as raft, the transport and the stores know it
 //	recover.go     a new cluster from a surviving disk; import.go; disk.go: a member's disk, read
 //	raftnet, peer  raft's transport; the port between members; store: the disk of a member
 //

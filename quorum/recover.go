@@ -86,18 +86,10 @@ func isEmpty(s *store.Stores) error {
 // Importable reports whether the stores hold nothing, or an import that was not completed.
 func Importable(s *store.Stores) bool { return isEmpty(s) == nil }
 
-// importedSnapshot is the newest snapshot if the member starts with exactly the imported state; nil
-// if not.
-func importedSnapshot(s *store.Stores) (*store.Snapshot, error) {
+// isImport reports whether the state of a snapshot is exactly the one that was imported.
+func isImport(s *store.Stores, of *store.Snapshot) (bool, error) {
 	imported, err := s.Number(store.ImportIndex)
-	if err != nil || imported == 0 {
-		return nil, err
-	}
-	newest, err := s.Newest()
-	if err != nil || newest == nil || newest.Index != imported {
-		return nil, err
-	}
-	return newest, nil
+	return err == nil && imported != 0 && of.Index == imported, err
 }
 
 // SameHistory is an error if two states cannot be of one ensemble, or cluster: an update has one
@@ -177,21 +169,16 @@ func Survey(s store.Stores) (*Survivor, error) {
 	if newest != nil {
 		v.LastIndex, v.CommitIndex, servers = newest.Index, newest.Index, newest.Configuration.Servers
 	}
-	first, last, err := store.Bounds(s.Log)
-	if err != nil {
-		return nil, fmt.Errorf("quorum: read log: %w", err)
-	}
-	for i := max(first, v.LastIndex+1); i <= last && last > 0; i++ {
-		var l raft.Log
-		if err := s.Log.GetLog(i, &l); err != nil {
-			return nil, fmt.Errorf("quorum: read log: %w", err)
-		}
-		if l.Type == raft.LogConfiguration {
+	err = eachLog(&s, v.LastIndex+1, func(l *raft.Log) error {
+		if v.LastIndex = l.Index; l.Type == raft.LogConfiguration {
 			servers = raft.DecodeConfiguration(l.Data).Servers
 		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
-	v.LastIndex, v.CommitIndex = max(v.LastIndex, last), max(v.CommitIndex, s.Log.CommitIndex())
-	v.Servers = servers
+	v.CommitIndex, v.Servers = max(v.CommitIndex, s.Log.CommitIndex()), servers
 	for _, srv := range servers {
 		if srv.Suffrage == raft.Voter {
 			v.Voters = append(v.Voters, raftnet.IDOf(srv.ID))

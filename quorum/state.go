@@ -72,21 +72,19 @@ type loaded struct {
 // they name the file.
 func load(cfg *Config) (from loaded, err error) {
 	stores := &cfg.Stores
-	saved, at, err := loadSnapshot(stores)
+	saved, newest, err := loadSnapshot(stores)
 	if err != nil {
 		return from, err
 	}
 	from.compaction = newCompaction(cfg)
 	from.useStore(saved, cfg.KeepQuotas)
-	imported, err := importedSnapshot(stores)
-	if err != nil {
+	if from.imported, err = isImport(stores, newest); err != nil {
 		return from, fmt.Errorf("quorum: %w", err)
 	}
-	if imported != nil {
-		from.imported = true
-		from.brought = peer.Imported{StateTerm: imported.Term, Index: imported.Index, Digest: saved.Digest()}
+	if from.imported {
+		from.brought = peer.Imported{StateTerm: newest.Term, Index: newest.Index, Digest: saved.Digest()}
 	}
-	from.newest = savedSnapshot{saved.Zxid(), at}
+	from.newest = savedSnapshot{saved.Zxid(), newest.At}
 	from.compaction.restart(saved.Counts().DataSizeBytes)
 	c, err := stores.DiscardConflict()
 	if err != nil {
@@ -96,7 +94,8 @@ func load(cfg *Config) (from loaded, err error) {
 		cfg.Logger.Warn("the log is discarded: a snapshot from a leader contradicts it, so its end was never committed",
 			"first", c.First, "last", c.Last, "snapshot", c.Snapshot)
 	}
-	return from, from.applyCommitted(stores)
+	err = from.applyCommitted(stores, newest.Index+1)
+	return from, err
 }
 
 // View is Replica.View.
@@ -205,9 +204,9 @@ func (s *state) ApplyBatch(logs []*raft.Log) []any {
 			s.transport.Commit(l.Index, l.Term)
 			continue
 		}
-		entry, err := znode.DecodeEntry(l.Data)
+		entry, err := decodeEntry(&s.cfg.Stores, l)
 		if err != nil {
-			s.poison(fmt.Errorf("quorum: %s: entry %d of term %d: %w", s.cfg.Stores.LogName, l.Index, l.Term, err))
+			s.poison(err)
 		}
 		if s.poisoned.Load() != nil {
 			break
@@ -276,46 +275,27 @@ func (s *state) commandApplied(c *znode.Command, res *znode.Result) {
 // in one, and a session that ends deletes thousands of nodes.
 const lockedMax = 10 * time.Millisecond
 
-// applyCommitted brings the state up to the last entry that is known to be committed. raft begins
-// with the snapshot and goes on when a leader sends a commit index, but a member that serves
-// without a leader (read-only mode) must not go back in time by that. Entries that raft applies a
-// second time are skipped.
+// applyCommitted brings the state from the entry from on up to the last one that is known to be
+// committed. raft begins with the snapshot and goes on when a leader sends a commit index, but a
+// member that serves without a leader (read-only mode) must not go back in time by that. Entries
+// that raft applies a second time are skipped.
 //
 // The entries behind that one are decoded only. Errors: store.ErrFormat, store.ErrDamaged; they
 // name the log.
-func (c *content) applyCommitted(stores *store.Stores) error {
-	newest, err := stores.Newest()
-	if err != nil {
-		return err
-	}
-	from := uint64(0)
-	if newest != nil {
-		from = newest.Index
-	}
-	last, err := stores.Log.LastIndex()
-	if err != nil {
-		return fmt.Errorf("quorum: read log: %w", err)
-	}
-	for i := from + 1; i <= last; i++ {
-		var l raft.Log
-		if err := stores.Log.GetLog(i, &l); err != nil {
-			return fmt.Errorf("quorum: read log: %w", err)
-		}
+func (c *content) applyCommitted(stores *store.Stores, from uint64) error {
+	return eachLog(stores, from, func(l *raft.Log) error {
 		if l.Type != raft.LogCommand {
-			continue
+			return nil
 		}
-		entry, err := znode.DecodeEntry(l.Data)
-		if err != nil {
-			return fmt.Errorf("quorum: %s: entry %d of term %d: %w", stores.LogName, l.Index, l.Term, unreadable(err))
-		}
-		if i > stores.Log.CommitIndex() {
-			continue
+		entry, err := decodeEntry(stores, l)
+		if err != nil || l.Index > stores.Log.CommitIndex() {
+			return err
 		}
 		c.store.Apply(l.Term, entry, func(*znode.Command, *znode.Result) {})
-		c.appliedIndex = i
+		c.appliedIndex = l.Index
 		c.compaction.add(len(entry.Commands), len(l.Data))
-	}
-	return nil
+		return nil
+	})
 }
 
 // poison stops the member: going on without a committed entry would make this replica differ from
@@ -444,18 +424,14 @@ func (s *state) newestSnapshot() (info SnapshotInfo, err error) {
 
 // TakeSnapshot is Replica.TakeSnapshot.
 func (s *state) TakeSnapshot(ctx context.Context) (SnapshotInfo, error) {
-	f := s.raft.Snapshot()
-	done := make(chan error, 1)
-	go func() { done <- f.Error() }()
-	select {
-	case err := <-done:
-		if err != nil && !errors.Is(err, raft.ErrNothingNewToSnapshot) {
-			return SnapshotInfo{}, fmt.Errorf("quorum: take a snapshot: %w", err)
-		}
+	err := s.await(ctx, s.raft.Snapshot())
+	switch {
+	case err == nil || errors.Is(err, raft.ErrNothingNewToSnapshot):
 		return s.newestSnapshot()
-	case <-ctx.Done():
-		return SnapshotInfo{}, fmt.Errorf("quorum: take a snapshot: it goes on, %w", ctx.Err())
+	case errors.Is(err, ctx.Err()):
+		return SnapshotInfo{}, fmt.Errorf("quorum: take a snapshot: it goes on, %w", err)
 	}
+	return SnapshotInfo{}, fmt.Errorf("quorum: take a snapshot: %w", err)
 }
 
 // LastSnapshot is Replica.LastSnapshot.

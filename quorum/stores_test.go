@@ -70,13 +70,14 @@ func TestStateAfterAStartWithoutALeader(t *testing.T) {
 		t.Fatal(err)
 	}
 	alone := &Replica{state: &state{engine: &engine{}}}
-	if alone.state.store, _, err = loadSnapshot(&stores); err != nil {
+	saved, newest, err := loadSnapshot(&stores)
+	if alone.state.store = saved; err != nil {
 		t.Fatal(err)
 	}
 	if digest(alone) == want {
 		t.Fatal("the snapshot holds everything: this shows nothing")
 	}
-	if err := alone.state.applyCommitted(&stores); err != nil || digest(alone) != want {
+	if err := alone.state.applyCommitted(&stores, newest.Index+1); err != nil || digest(alone) != want {
 		t.Errorf("not the state that there was: %v", err)
 	}
 	if err := stores.Close(); err != nil {

@@ -33,6 +33,7 @@ type env struct {
 }
 
 func main() {
+	cobra.MousetrapHelpText = "" // a member may be started with a double click
 	if len(os.Args) == 2 && os.Args[1] == guard.Command {
 		os.Exit(guard.Run())
 	}
@@ -184,7 +185,6 @@ func run(args []string, e env) (status int) {
 // newRoot returns the tree of commands. Each sets the exit status when it is run, and parses its
 // flags itself: in Go's manner, with one dash or two, and with messages about one dash.
 func newRoot(e env, status *int) *cobra.Command {
-	cobra.MousetrapHelpText = "" // a member may be started with a double click
 	serve, _ := findCommand("serve")
 	root := &cobra.Command{Use: "lockkeeper", Args: cobra.ArbitraryArgs, DisableFlagParsing: true,
 		SilenceErrors: true, SilenceUsage: true, ValidArgsFunction: serve.validArgs, Run: func(*cobra.Command, []string) {}}
