@@ -21,9 +21,9 @@ const (
 	idAnyone = "anyone"
 )
 
-// maxACLEntries is how many entries a node's ACL may have at the most, whatever the settings of the
-// member that took the request are: one entry of scheme auth is replaced by all identities of a
-// connection. It is part of what applying a command means, so it never changes.
+// maxACLEntries bounds the entries of a node's ACL, independently of the settings of the member
+// that took the request: one entry of scheme auth is replaced by all identities of a connection.
+// Applying a command depends on it, so it never changes.
 const maxACLEntries = 1 << 16
 
 // Allowed reports whether a connection with the identities ids, its "ip" among them, has at least
@@ -32,7 +32,7 @@ func Allowed(acl []wire.ACL, ids []Identity, want wire.Perm) bool {
 	return newACLList(acl).allows(ids, want)
 }
 
-// fixACL turns the ACL of a request into what is stored (docs/protocol/semantics.md section 7.3).
+// fixACL turns the ACL of a request into the stored ACL (docs/protocol/semantics.md section 7.3).
 // It may change acl.
 func fixACL(acl []wire.ACL, ids []Identity, flags Flags) ([]wire.ACL, wire.Code) {
 	if len(acl) == 1 && acl[0] == wire.OpenACL[0] {
@@ -103,8 +103,8 @@ func ReplaceAuth(acl []wire.ACL, ids []Identity, keyScheme bool) (replaced []wir
 	return replaced, true
 }
 
-// distinct returns acl, which it does not change, without what is in it already. ZooKeeper fails at
-// an entry with a null when there is one before it to compare it with: of the same permissions and,
+// distinct returns acl without repeated entries. It does not change acl. ZooKeeper fails at an
+// entry with a null when there is one before it to compare it with: of the same permissions and,
 // for a null id, of the same scheme.
 //
 // It takes time in proportion to the entries: a request can have 80 000.
@@ -151,8 +151,8 @@ func authenticated(scheme string, flags Flags) bool {
 	return scheme == schemeDigest || scheme == schemeX509 || scheme == schemeSASL || scheme == schemeKey && flags&KeyScheme != 0
 }
 
-// loaded reports whether there is a provider for the scheme, so that an ACL may have it. Those of
-// sasl, x509 and key must be configured, as with ZooKeeper.
+// loaded reports whether there is a provider for the scheme, so that an ACL may have it. The
+// providers of sasl, x509 and key must be configured, as with ZooKeeper.
 func loaded(scheme string, flags Flags) bool {
 	switch scheme {
 	case schemeDigest:

@@ -15,7 +15,7 @@ type aclList struct {
 	key     string     // the encoding of entries
 	refs    int        // nodes that have it
 
-	// What the entries grant, and to which connections. Never modified.
+	// The permissions that the entries grant, by connection. Never modified.
 	anyone     wire.Perm                  // to all connections
 	identities map[Identity]wire.Perm     // to connections with the identity, except for scheme ip
 	networks   map[netip.Prefix]wire.Perm // to connections from there; an address is /32 or /128
@@ -118,7 +118,7 @@ func (l *aclList) isClosed() int {
 	return 1
 }
 
-// lookups is how many lookups allows takes.
+// lookups returns the number of lookups that allows makes.
 func (l *aclList) lookups(ids []Identity, want wire.Perm) int {
 	if l.anyone&want != 0 {
 		return 0
@@ -132,15 +132,15 @@ func (l *aclList) lookups(ids []Identity, want wire.Perm) int {
 type aclTable struct {
 	byKey     map[string]*aclList
 	sizeBytes int64 // sum of their sizeBytes
-	closed    int   // how many of them are not open
+	closed    int   // the lists that are not open
 	scratch   []byte
 }
 
 // sizeBytes returns the memory that a list counts for.
 func (l *aclList) sizeBytes() int64 { return aclMemory(len(l.entries), len(l.key)) }
 
-// aclMemory estimates the memory of an ACL with so many entries, whose encoding has so many bytes:
-// they are there twice, and each entry is in an index.
+// aclMemory estimates the memory of an ACL from the number of its entries and the length of its
+// encoding: the encoding is stored twice, and each entry is in an index.
 func aclMemory(entries, bytes int) int64 { return 200 + 150*int64(entries) + 2*int64(bytes) }
 
 // intern returns the list with these entries, with one more reference. It may keep acl, which must

@@ -202,7 +202,7 @@ func (s *Store) checkACLs() error {
 	return nil
 }
 
-// checkQuotas verifies that the quotas are those of the tree and their usage adds up.
+// checkQuotas verifies that the quotas agree with the tree and their usage adds up.
 func (s *Store) checkQuotas() error {
 	limits := 0
 	for _, n := range s.allNodes() {
@@ -219,7 +219,7 @@ func (s *Store) checkQuotas() error {
 	return s.checkSums()
 }
 
-// checkSums verifies what each node knows of those below it, by adding each node to all above it.
+// checkSums verifies the sums of each node, by adding each node to all nodes above it.
 func (s *Store) checkSums() error {
 	type sums struct {
 		below, count int32

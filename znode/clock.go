@@ -2,7 +2,7 @@ package znode
 
 // clock is the cluster's clock: how much time has passed while the cluster had a leader, in
 // milliseconds. Containers and TTL nodes count by it, and nobody sets it. A leader adds the time
-// that passes by its own monotonic clock to what the state has, and stamps entries with the sum
+// that passes by its own monotonic clock to the state's clock, and stamps entries with the sum
 // (Stamp.ClockMs). Wall clocks, right or wrong, have no part in it.
 //
 // Invariant: it never runs backwards.
@@ -19,7 +19,7 @@ func (c *clock) advance(stampMs int64) { c.stampMs = max(c.stampMs, stampMs) }
 func (c *clock) nowMs() int64 { return c.stampMs + c.shiftMs }
 
 // replaced is the clock of a state that has been replaced by one with the clock n: stamps go on
-// from c, and ages are those of n.
+// from c, and ages count by n.
 func (c *clock) replaced(n *clock) clock { return clock{c.stampMs, n.nowMs() - c.stampMs} }
 
 // ClockMs returns the cluster's clock as of the newest entry, as Stamp has it.

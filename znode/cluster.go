@@ -3,13 +3,13 @@ package znode
 import "fmt"
 
 // ClusterID names a cluster: a digest of its first configuration, never 0. States and snapshots
-// carry it, so that those of two clusters are not taken for each other.
+// carry it, so that the files of two clusters are not confused.
 type ClusterID uint64
 
 // String has 16 hexadecimal digits.
 func (c ClusterID) String() string { return fmt.Sprintf("%016x", uint64(c)) }
 
-// Cluster is the cluster whose state this is; 0 if that has not been recorded.
+// Cluster is the cluster that the state belongs to; 0 if that has not been recorded.
 func (s *Store) Cluster() ClusterID { return s.cluster }
 
 func (s *Store) nameCluster(id ClusterID) {
@@ -18,8 +18,8 @@ func (s *Store) nameCluster(id ClusterID) {
 	}
 }
 
-// RenameCluster makes the state that of another cluster, which begins with it. Who the members of
-// the old one were does not go over, nor does a restore that was under way.
+// RenameCluster moves the state to another cluster, which begins with it. The members of the old
+// one do not go over, nor does a restore that was under way.
 func (s *Store) RenameCluster(id ClusterID) {
 	s.cluster, s.replacement, s.membership = id, nil, membership{}
 }

@@ -34,8 +34,8 @@ type Session struct {
 
 // Content is a state that was not made by applying entries, but taken over from another program.
 type Content struct {
-	// Zxid is at least that of the newest update. Updates that follow get higher ones, also if a
-	// node has seen later ones than this.
+	// Zxid is at least the zxid of the newest update. Updates that follow get higher ones, also if
+	// a node has seen later ones than this.
 	Zxid     wire.Zxid
 	Sessions iter.Seq[Session]
 	Nodes    iter.Seq[Node] // in any order

@@ -7,33 +7,31 @@ import (
 	"lockkeeper/wire"
 )
 
-// Cost is what applying a request takes at the most, whatever the state is: Apply takes time in
-// proportion to the request, and this is the proportion. A member adds it up before it proposes the
-// request, because every member then has to apply it, with its state locked, and again at each
-// start.
+// Cost bounds the work of applying a request, in any state: Apply takes time in proportion to the
+// request, and this is the proportion. A member adds it up before it proposes the request, because
+// every member then has to apply it, with its state locked, and again at each start.
 type Cost struct {
 	// Nanoseconds is how long applying it takes, estimated from the prices below.
 	Nanoseconds int64
-	// ACLEntries and ACLBytes are those of the largest ACL that a node would get.
+	// ACLEntries and ACLBytes are the size of the largest ACL that a node would get.
 	ACLEntries, ACLBytes int
-	// ACLPrefixes is how many different lengths the network prefixes in such an ACL have: each is a
+	// ACLPrefixes is the number of different lengths of network prefixes in such an ACL: each is a
 	// lookup for every request on the node.
 	ACLPrefixes int
 	// Ephemerals is the number of ephemeral nodes that it creates.
 	Ephemerals int
-	// Size is by how much it may make the state larger: of what it deletes or replaces nothing is
-	// taken off.
+	// Size bounds the growth of the state, in bytes: deleted and replaced data are not subtracted.
 	Size Size
 	// LimitsBytes is the size of the largest data for the limits node of a quota, which each write
 	// below the quota has read.
 	LimitsBytes int
 }
 
-// Prices in nanoseconds, as BenchmarkWorst measures them, rounded up. Those of ops include taking
-// them back, when a later op of the multi fails, and the reply.
+// Prices in nanoseconds, as BenchmarkWorst measures them, rounded up. The price of an op includes
+// undoing it, when a later op of the multi fails, and the reply.
 const (
 	// of an op that changes a node: 250 connections that watch this node and no other of the
-	// command, each about 45 ns; how many there are is not known at the proposal. Those that watch
+	// command, each about 45 ns; their number is not known at the proposal. Connections that watch
 	// many nodes of a command at once, recursively or by their parent, cost as much once
 	// (session/watch.go).
 	eventPrice  = 11_500
@@ -52,8 +50,8 @@ const (
 	memberPrice    = 60_000 // a member in a reconfig: it is held against 255 others
 )
 
-// MaxACLPrefixes is how many different lengths of network prefixes an ACL may have that a member
-// proposes. ACLs from elsewhere may have more: those of another version, and of ZooKeeper's data.
+// MaxACLPrefixes bounds the different lengths of network prefixes in an ACL that a member proposes.
+// ACLs of another version or of ZooKeeper's data may have more.
 const MaxACLPrefixes = 12
 
 // CostOf returns the cost of a request, as DecodeBody has it, of a connection with the identities
@@ -87,7 +85,8 @@ func provenOf(ids []Identity) (p proven) {
 	return p
 }
 
-// add adds the cost of one op; proved describes what replaces its entries of scheme auth.
+// add adds the cost of one op; proved describes the entries that replace its entries of scheme
+// auth.
 func (c *Cost) add(r wire.Record, proved proven) {
 	switch r := r.(type) {
 	case *wire.CreateRequest:
@@ -167,8 +166,7 @@ type prefixLengths struct {
 	seen [129]bool
 }
 
-// add counts the length that an expression of scheme ip gives; that of an address is not counted,
-// nor one that is not valid.
+// add counts the prefix length of an expression of scheme ip, unless it is an address or invalid.
 func (p *prefixLengths) add(expr string) {
 	_, suffix, network := strings.Cut(expr, "/")
 	if !network {
@@ -180,8 +178,8 @@ func (p *prefixLengths) add(expr string) {
 	}
 }
 
-// Replaced returns how many bytes of the data that a request brings take the place of data that is
-// there now. Cost.Size counts them, although they do not make the state larger.
+// Replaced returns the number of bytes of a request's data that replace present data. Cost.Size
+// counts them, although they do not make the state larger.
 func (s *Store) Replaced(r wire.Record) (bytes int64) {
 	switch r := r.(type) {
 	case *wire.MultiRequest:
@@ -197,9 +195,9 @@ func (s *Store) Replaced(r wire.Record) (bytes int64) {
 }
 
 // Refusal returns the code with which Apply is certain to refuse a request of a connection with the
-// identities ids, whatever the state is and whatever flags the entry has; CodeOK if that depends on
-// them. Such a request need not be proposed. It knows of requests whose first test fails, in the
-// order of the tests.
+// identities ids, in any state and with any flags of the entry; CodeOK if the answer depends on
+// them. Such a request need not be proposed. It only finds requests that fail their first test, in
+// the order of the tests.
 func Refusal(r wire.Record, ids []Identity) wire.Code {
 	switch r := r.(type) {
 	case *wire.CreateRequest:
@@ -229,9 +227,9 @@ func Refusal(r wire.Record, ids []Identity) wire.Code {
 	return wire.CodeOK
 }
 
-// aclRefusal is Refusal for an ACL. What is refused although every scheme there is may be stored,
-// is refused by any flags, and with the same code: an entry whose scheme may not be stored is
-// InvalidACL, too.
+// aclRefusal is Refusal for an ACL. An ACL that is refused although every existing scheme may be
+// stored, is refused with any flags, and with the same code: an entry with a scheme that may not be
+// stored is InvalidACL, too.
 func aclRefusal(acl []wire.ACL, ids []Identity) wire.Code {
 	if _, code := distinct(acl); code != wire.CodeOK {
 		return code

@@ -22,12 +22,13 @@
 //
 // A request that fails changes nothing but the session's lastSeq. A multi takes effect as a whole
 // or not at all. All effects of a command carry one zxid and one time. Commands without an effect
-// on the tree or on the set of sessions (attach, sync, checks, whatever failed or was refused) take
-// no zxid.
+// on the tree or on the set of sessions (attach, sync, checks, failed and refused commands) take no
+// zxid.
 //
 // Each request of a connection takes effect at most once and in order: the state knows each
-// session's generation (its connections, counted) and the last seq of that generation. What was
-// applied is a Duplicate, what skips one is a Gap, what comes from an older connection is Moved.
+// session's generation (its connections, counted) and the last seq of that generation. A command
+// that was applied is a Duplicate, one that skips a seq is a Gap, one from an older connection is
+// Moved.
 //
 //	command                    generation, lastSeq after it    status
 //	createSession              1, 0                            Done
@@ -38,20 +39,20 @@
 //	attach gen 1               2, 0                            Done: a new connection
 //	request gen 1 seq 3        2, 0                            Moved: left over from the old one
 //
-// What a request is answered, and which error wins when there are several, is ZooKeeper's
+// Answers to requests, and the error that wins when there are several, are ZooKeeper's
 // (docs/protocol/semantics.md, docs/protocol/wire.md sections 8 and 9), with these differences:
 //
-//   - Quotas are exact. ZooKeeper checks a quota against what has been applied, so that a burst or
-//     a multi overshoots; its usage of a quota within a quota depends on what happened since the
+//   - Quotas are exact. ZooKeeper checks a quota against the applied usage, so that a burst or
+//     a multi overshoots; its usage of a quota within a quota depends on the events since the
 //     start, and it loses count while a stats node exists without limits.
 //   - createTTL with a mode that is no TTL mode is BadArguments; parts of ZooKeeper crash.
-//   - The pzxid of a parent whose sequence numbers have run out goes on moving.
+//   - The pzxid of a parent without sequence numbers left goes on moving.
 //
 // # How it is built
 //
 //	paths   map: path -> slot
 //	nodes   rows by slot, in pages of 16:  what a snapshot keeps; shared with it, copied on write
-//	links   rows by slot, in pages of 16:  parent, first child, siblings, sums of what is below
+//	links   rows by slot, in pages of 16:  parent, first child, siblings, sums of the nodes below
 //	acls    each different ACL once, with a count of its nodes
 //
 // A million nodes with 16 bytes of data take about 250 MB. Taking a snapshot copies the list of

@@ -16,7 +16,7 @@ func (a *Access) Allows(ids []Identity, want wire.Perm) bool {
 	return a == nil || (*aclList)(a).allows(ids, want)
 }
 
-// AccessOf returns who may do what with a node; false if there is none.
+// AccessOf returns the permissions on a node; false if there is no such node.
 func (s *Store) AccessOf(path string) (*Access, bool) {
 	i, ok := s.find(path)
 	if !ok {
@@ -25,8 +25,8 @@ func (s *Store) AccessOf(path string) (*Access, bool) {
 	return (*Access)(s.nodes.row(i).acl), true
 }
 
-// AccessAbove returns who may do what with the parent of a path or, if there is none, with the
-// nearest node above it. The path may be any text of a client, as that of a watch is: each byte is
+// AccessAbove returns the permissions on the parent of a path or, if there is none, on the nearest
+// node above it. The path may be any text of a client, as the path of a watch is: each byte is
 // looked at twice, and there is a lookup for each bit of the length, not one for each component.
 func (s *Store) AccessAbove(path string) *Access {
 	access, _ := s.AccessOf("/")

@@ -7,14 +7,14 @@ import "slices"
 // that there are then: a child that is created meanwhile follows those that have not been
 // listed yet, and one that is deleted after it has been listed is noted.
 //
-// List, Step and Close are reads, but not at the same time as those of the same Listing; after
-// Close, Names needs no lock.
+// List, Step and Close are reads, but of one Listing not at the same time; after Close, Names needs
+// no lock.
 type Listing struct {
 	store  *Store
 	parent slot
 	next   slot // the next child to list; noSlot when all have been listed
 	names  []string
-	gone   map[string]int // children that were deleted: how many names there were then
+	gone   map[string]int // deleted children: the number of names at that time
 	lost   bool           // the node itself was deleted
 }
 
@@ -53,7 +53,7 @@ func (l *Listing) Close() {
 	})
 }
 
-// Names returns the names that have been listed, without those of children that were deleted since.
+// Names returns the listed names, without the children that were deleted since.
 func (l *Listing) Names() []string {
 	if len(l.gone) == 0 {
 		return l.names

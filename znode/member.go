@@ -73,7 +73,7 @@ func SortMembers(ms []Member) []Member {
 	return slices.SortedFunc(slices.Values(ms), func(a, b Member) int { return int(a.ID) - int(b.ID) })
 }
 
-// Voters is how many of them vote.
+// Voters returns the number of voters among ms.
 func Voters(ms []Member) (n int) {
 	for _, m := range ms {
 		if !m.Observer {
@@ -104,7 +104,7 @@ var errSpec = errors.New("must be host:peerPort:electionPort[:participant|observ
 var errSecurePart = errors.New("a port for TLS after a second ';' is not supported: set secureClientPort in the zoo.cfg of the member, " +
 	"and leave the part out")
 
-// numberError is about what should be a number: ZooKeeper has another code for that.
+// numberError says that a text should be a number: ZooKeeper has another code for that.
 type numberError string
 
 func (e numberError) Error() string { return string(e) }
@@ -207,7 +207,7 @@ func parsePort(s string) (int, error) {
 	return int(port), nil
 }
 
-// ParseConfigText reads what ConfigText wrote. The version is 0 if there is none.
+// ParseConfigText parses the text of ConfigText. The version is 0 if there is none.
 func ParseConfigText(text string) (ms []Member, version wire.Zxid, err error) {
 	for line := range strings.SplitSeq(text, "\n") {
 		key, value, _ := strings.Cut(line, "=")
@@ -259,7 +259,7 @@ func shareAddress(a, b Member) bool {
 	return false
 }
 
-// ownAddrs are those of its three addresses that are its own; the others are empty.
+// ownAddrs returns its three addresses, empty where it does not have one of its own.
 func (m Member) ownAddrs() []string {
 	addrs := []string{m.PeerAddr(), hostPort(m.Host, m.ElectionPort), m.ClientAddr}
 	for i, addr := range addrs {

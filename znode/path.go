@@ -16,7 +16,7 @@ const (
 
 var builtInPaths = []string{rootPath, zookeeperPath, quotaPath, configPath}
 
-// builtIn reports whether path is that of a node that cannot be deleted.
+// builtIn reports whether path belongs to a node that cannot be deleted.
 func builtIn(path string) bool { return slices.Contains(builtInPaths, path) }
 
 // ValidPath reports whether a node may have this path (docs/protocol/semantics.md section 2.1).
@@ -52,7 +52,7 @@ func ValidPath(path string) bool {
 	return validComponent(path[start:])
 }
 
-// validComponent judges what the characters alone cannot show.
+// validComponent checks a name as a whole, beyond its characters.
 func validComponent(name string) bool { return name != "" && name != "." && name != ".." }
 
 // validRune judges a character beyond ASCII. Invalid UTF-8 is U+FFFD here and thereby refused.
@@ -84,7 +84,7 @@ const sequenceDigits = 10
 // parentOf returns the path of the parent of a valid path other than the root.
 func parentOf(path string) string { return path[:max(strings.LastIndexByte(path, '/'), 1)] }
 
-// nameIn returns the name of the node at path, whose parent is at parent.
+// nameIn returns the name of the node at path, a child of the node at parent.
 func nameIn(parent, path string) string {
 	if parent == rootPath {
 		return path[1:]

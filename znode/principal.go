@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// validPrincipal reports whether a name can be that of a Kerberos principal, by ZooKeeper's rule:
+// validPrincipal reports whether a name can name a Kerberos principal, by ZooKeeper's rule:
 // anything without a realm, or user@REALM, or user/host@REALM.
 func validPrincipal(name string) bool {
 	user, realm, ok := strings.Cut(name, "@")
@@ -101,7 +101,7 @@ func x500ValueLen(text string) (length int, ok bool) {
 	return len(text), true
 }
 
-// x500QuotedLen is x500ValueLen for a value whose opening quote is before start.
+// x500QuotedLen is x500ValueLen for a value with its opening quote before start.
 func x500QuotedLen(text string, start int) (length int, ok bool) {
 	for i := start; i < len(text); i++ {
 		switch text[i] {
@@ -122,8 +122,8 @@ func x500QuotedLen(text string, start int) (length int, ok bool) {
 	return 0, false
 }
 
-// x500EscapeLen is how many bytes behind a backslash belong to it: a special character, or two
-// hexadecimal digits; 0 if it is followed by something else.
+// x500EscapeLen is the number of bytes behind a backslash that belong to it: a special character,
+// or two hexadecimal digits; 0 if it is followed by something else.
 func x500EscapeLen(text string) int {
 	const digits = "0123456789abcdefABCDEF"
 	switch {

@@ -16,20 +16,19 @@ const (
 	statsName  = "/zookeeper_stats"
 )
 
-// quota is what we know of a quota besides its nodes. What it counts are the nodes at and below
-// path whose deepest quota this is (links.count and links.bytes of the node there). So a quota
-// inside of another takes its part out of the outer one; nodes of quotas count nowhere. This
-// follows from the tree alone, unlike ZooKeeper's figures for nested quotas, which depend on what
-// happened since the start.
+// quota is a quota, apart from its nodes. It counts each node at and below path that has no deeper
+// quota (links.count and links.bytes of the node there). So a quota inside of another takes its
+// part out of the outer one; nodes of quotas count nowhere. This follows from the tree alone,
+// unlike ZooKeeper's figures for nested quotas, which depend on the events since the start.
 type quota struct {
 	path   string
 	dirty  bool   // the stats node does not show the usage yet
-	read   bool   // limits and valid are those of the limits node
+	read   bool   // limits and valid agree with the limits node
 	valid  bool   // the limits can be read
 	limits limits // hard ones
 }
 
-// quotaSet holds the quotas that are active: those whose limits node exists.
+// quotaSet holds the active quotas: their limits node exists.
 type quotaSet struct {
 	byPath map[string]*quota
 	dirty  []*quota
@@ -42,8 +41,8 @@ func (s *quotaSet) touch(q *quota) {
 	}
 }
 
-// limitsOf returns the path that has the quota whose limits node is at path; ok says that path is
-// one of a limits node. The root cannot have a quota.
+// limitsOf returns the path with the quota that has its limits node at path; ok says that path
+// belongs to a limits node. The root cannot have a quota.
 func limitsOf(path string) (of string, ok bool) { return quotaNode(path, limitsName) }
 
 // statsOf is limitsOf for stats nodes.
@@ -55,7 +54,8 @@ func quotaNode(path, name string) (of string, ok bool) {
 	return of, below && ok && strings.HasPrefix(of, "/")
 }
 
-// underQuota reports whether path is the node of the quotas or below it: what counts for no quota.
+// underQuota reports whether path is the node of the quotas or below it: such nodes count for no
+// quota.
 func underQuota(path string) bool {
 	return strings.HasPrefix(path, quotaPath) && (len(path) == len(quotaPath) || path[len(quotaPath)] == '/')
 }
@@ -103,8 +103,7 @@ func (s *Store) usageText(path string) []byte {
 	return strconv.AppendInt(append(b, ",bytes="...), bytes, 10)
 }
 
-// startQuota makes the quota on path active: what it counts does not count for the one around it
-// any more.
+// startQuota makes the quota on path active: its nodes no longer count for the quota around it.
 func (s *Store) startQuota(path string) {
 	q := &quota{path: path}
 	if i, ok := s.paths[path]; ok {
@@ -149,9 +148,9 @@ func (s *Store) flushQuotas() {
 	s.quotas.forget()
 }
 
-// checkQuota checks whether q, which may be nil, allows so many more nodes and bytes. Only
-// hard limits count, and only if the leader enforces them. ZooKeeper compares what has been applied
-// and lets a burst pass; this is exact.
+// checkQuota checks whether q, which may be nil, allows count more nodes and bytes more bytes. Only
+// hard limits count, and only if the leader enforces them. ZooKeeper compares the applied usage and
+// lets a burst pass; this is exact.
 func (s *Store) checkQuota(q *quota, count, bytes int64) wire.Code {
 	if s.tx.flags&EnforceQuota == 0 || q == nil {
 		return wire.CodeOK
@@ -177,9 +176,9 @@ func (s *Store) checkQuota(q *quota, count, bytes int64) wire.Code {
 }
 
 // KeepQuotas hides the nodes of quotas, with their limits and usage, from clients that may not read
-// what the quota is on: the super user sees all of them. Events there are for the super user only.
-// It changes what is read, and nothing of the state; writes there are refused by the members that
-// take the requests (WritesQuota).
+// the node with the quota. The super user sees all of them. Events there are for the super user
+// only. It changes reads, and nothing of the state; the members that take writes there refuse them
+// (WritesQuota).
 func (s *Store) KeepQuotas() { s.keepsQuotas = true }
 
 // WritesQuota reports whether a request may change or check a node of the quotas, the one above all

@@ -7,8 +7,8 @@ import (
 	"lockkeeper/wire"
 )
 
-// The reads do not validate paths: the empty path is the root, and what is not literally the path
-// of a node is missing. ids are the identities of the connection, its "ip" among them;
+// The reads do not validate paths: the empty path is the root, and any text that is not literally
+// the path of a node is missing. ids are the identities of the connection, its "ip" among them;
 // Identity{"super", ""} may read everything.
 
 // Get returns the data and the Stat of a node. Codes: NoNode, NoAuth (READ).
@@ -96,11 +96,11 @@ func (s *Store) AllChildrenNumber(path string, ids []Identity) (int32, wire.Code
 	return n, wire.CodeOK
 }
 
-// Sizes are how many bytes what can be read of a node takes up in an answer.
+// Sizes are the lengths in bytes of a node's parts in an answer.
 type Sizes struct {
 	Data     int
 	Children int // their names, with a length before each
-	Names    int // how many children there are
+	Names    int // the number of children
 	ACL      int
 }
 

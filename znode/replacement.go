@@ -34,7 +34,7 @@ type replacement struct {
 	d       derivation          // of the nodes
 	acls    int                 // the number of rs.acls that are checked
 	paths   map[string]struct{} // parents of the ephemeral nodes that were left out
-	parents []slot              // those of paths that have been found
+	parents []slot              // the nodes of the paths that have been found
 	missing string              // the first of paths, in order, that does not exist
 }
 

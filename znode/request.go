@@ -35,8 +35,8 @@ func (s *Store) request(c *Command, q *Request, r *Result) wire.Code {
 	return s.op(q.Op, record, &r.Path, &r.Stat)
 }
 
-// op applies a request, or a part of a multi, that is about one node. It sets path and stat to what
-// the answer to op carries.
+// op applies a request, or a part of a multi, that is about one node. It sets path and stat to the
+// values in the answer to op.
 func (s *Store) op(op wire.Op, record wire.Record, path *string, stat *wire.Stat) wire.Code {
 	switch req := record.(type) {
 	case *wire.CreateRequest:
@@ -58,9 +58,9 @@ func (s *Store) op(op wire.Op, record wire.Record, path *string, stat *wire.Stat
 	panic(fmt.Sprintf("znode: %v is applied to a node", op))
 }
 
-// multiRequest applies the ops of a multi one after the other, each seeing what those before it
-// did. If one fails, all are undone and nothing remains of them: not an event, not a number in a
-// parent's sequence.
+// multiRequest applies the ops of a multi one after the other, each seeing the effects of the ones
+// before it. If one fails, all are undone and nothing remains of them: not an event, not a number
+// in a parent's sequence.
 func (s *Store) multiRequest(ops []wire.MultiOp, r *Result) wire.Code {
 	s.tx.undoing = true
 	for i := range ops {
@@ -86,7 +86,7 @@ func (s *Store) multiRequest(ops []wire.MultiOp, r *Result) wire.Code {
 	return wire.CodeOK
 }
 
-// failMulti sets the results of a multi of n ops whose op number at failed with code.
+// failMulti sets the results of a multi of n ops after op number at has failed with code.
 func (s *Store) failMulti(at, n int, code wire.Code) {
 	s.multi = s.multi[:0]
 	for i := range n {
@@ -276,8 +276,9 @@ func (s *Store) permitted(path string, want wire.Perm) (slot, *node, wire.Code) 
 	return i, n, wire.CodeOK
 }
 
-// allowed reports whether the command's connection has the permission on n. What an ACL grants it
-// is computed once for each command, because a multi may check the same ACL many times.
+// allowed reports whether the command's connection has the permission on n. The permissions that an
+// ACL grants it are computed once for each command, because a multi may check the same ACL many
+// times.
 func (s *Store) allowed(n *node, want wire.Perm) bool {
 	if s.tx.flags&SkipACL != 0 || n.acl.anyone&want != 0 {
 		return true
@@ -292,7 +293,7 @@ func (s *Store) allowed(n *node, want wire.Perm) bool {
 	return perms&want != 0
 }
 
-// keep returns a copy of data that came with a command, whose memory is not the state's.
+// keep returns a copy of data that came with a command: the command's memory is not the state's.
 func keep(data []byte) []byte {
 	if data == nil {
 		return nil

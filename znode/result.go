@@ -18,8 +18,8 @@ const (
 	// Gap: an earlier command of the generation is missing, so this one was refused. The sender
 	// sends all that are open again, in order.
 	Gap
-	// Moved: the session has a newer connection (Result.Generation); what the older one has in
-	// flight is refused.
+	// Moved: the session has a newer connection (Result.Generation); commands of the older one that
+	// are in flight are refused.
 	Moved
 	// NoSession: the session does not exist: it was closed, or has expired, or never was.
 	NoSession
@@ -77,14 +77,14 @@ type guard struct {
 	list   *aclList
 }
 
-// maxGuards is how many guards an Event has. It is more than anybody nests.
+// maxGuards is the number of guards of an Event. It is more than anybody nests.
 const maxGuards = 8
 
 // Guarded reports whether there are nodes above Path that not everybody may read.
 func (e *Event) Guarded() bool { return len(e.above) > 0 }
 
 // NamedTo reports whether a connection with the identities ids that watches recursively, from a
-// node whose path has length bytes, may learn of Path: a client that may not list a node's children
+// node with a path of length bytes, may learn of Path: a client that may not list a node's children
 // is not told their names.
 func (e *Event) NamedTo(ids []Identity, length int) bool {
 	if e.buried && !IsSuper(ids) {
@@ -98,7 +98,7 @@ func (e *Event) NamedTo(ids []Identity, length int) bool {
 	return true
 }
 
-// Lookups is how many lookups ReadableBy takes, each about 30 ns.
+// Lookups returns the number of lookups that ReadableBy makes, each about 30 ns.
 func (e *Event) Lookups(ids []Identity) int {
 	if e.list == nil {
 		return 0
@@ -106,7 +106,7 @@ func (e *Event) Lookups(ids []Identity) int {
 	return e.list.lookups(ids, wire.PermRead)
 }
 
-// Access returns who may do what with Path's node.
+// Access returns the permissions on Path's node.
 func (e *Event) Access() *Access { return (*Access)(e.list) }
 
 // OpResult is the result of one op of a multi.
@@ -124,7 +124,7 @@ type OpResult struct {
 // Result is the outcome of one command.
 type Result struct {
 	Status Status
-	// Code is what the header of the reply says; it counts when Status is Done. Note that a multi
+	// Code is the code in the header of the reply; it counts when Status is Done. Note that a multi
 	// of which an op failed has CodeOK here, and the failure in Multi.
 	Code wire.Code
 	// Deferred says that the result follows later, with the KindReconfigured of this command.

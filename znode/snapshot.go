@@ -11,7 +11,7 @@ import (
 	"lockkeeper/wire"
 )
 
-// The snapshot's format. Integers are big-endian; uvarint, varint and bytes are those of
+// The snapshot's format. Integers are big-endian; uvarint, varint and bytes are encoded as in
 // Command.Append.
 //
 //	 0       8         12
@@ -55,7 +55,7 @@ import (
 //	            of containers and TTL nodes: varint usedMs
 //	ACL       uvarint n, n x (u32 perms | bytes scheme | bytes id)
 //
-// What follows from these is not written: links, ephemerals by session, usage of quotas, totals.
+// Derived values are not written: links, ephemerals by session, usage of quotas, totals.
 const (
 	snapshotMagic      = "lkznode\n"
 	snapshotVersion    = 1
@@ -124,7 +124,7 @@ func (sn *Snapshot) Release() {
 var errReleased = errors.New("it has been released")
 
 // WriteTo writes the snapshot to w, in pieces of some 64 KB, and returns the number of bytes.
-// Errors: those of w. Apply may run at the same time.
+// Errors: the errors of w. Apply may run at the same time.
 func (sn *Snapshot) WriteTo(w io.Writer) (int64, error) {
 	if sn.released.Load() {
 		return 0, fmt.Errorf("znode: write snapshot: %w", errReleased)

@@ -2,7 +2,7 @@ package znode
 
 import "slices"
 
-// pageRows is the number of rows of a page: what the first write to a page after a snapshot copies.
+// pageRows is the number of rows of a page, which the first write to it after a snapshot copies.
 // Small enough that the copy (1792 bytes of nodes, which is one of the sizes that Go allocates)
 // does not slow an update down much, large enough that the list of pages, which Snapshot copies,
 // stays small (half a megabyte for a million nodes).
@@ -19,7 +19,7 @@ const noSlot = ^slot(0)
 // and the first write to a page that is shared replaces it by a copy. So a snapshot's writer and
 // Apply never touch the same memory, but for rows that neither changes.
 //
-// Invariant: a page whose epoch is at most frozen is never written to.
+// Invariant: a page with an epoch of at most frozen is never written to.
 type table[T any] struct {
 	pages  []*[pageRows]T
 	epochs []uint32 // of the pages

@@ -18,7 +18,7 @@ const (
 	kindTTL                        // until the reaper finds it childless and unchanged for too long
 )
 
-// node is what a snapshot keeps of a node; the rest (links) follows from the paths.
+// node is the part of a node that a snapshot keeps; the rest (links) follows from the paths.
 type node struct {
 	path             string
 	data             []byte // null and empty are different. Replaced, never modified
@@ -36,12 +36,13 @@ type node struct {
 	kind     nodeKind
 }
 
-// links tie a node into the tree and into its session, and sum up what is below it. They are no
-// part of a snapshot.
+// links tie a node into the tree and into its session, and hold the sums of the nodes below it.
+// They are no part of a snapshot.
 //
 // Invariant: the children of a node form a ring through next and prev. A ring of one points to
-// itself. below is the number of all nodes below this one. count and bytes are those of the node
-// and of all below it, but for what counts for a quota below it, and for no quota (underQuota).
+// itself. below is the number of all nodes below this one. count and bytes are the sums of the node
+// and of all nodes below it, without nodes that count for a quota below it, or for no quota
+// (underQuota).
 type links struct {
 	parent     slot  // noSlot for the root
 	first      slot  // child; noSlot without children
@@ -177,8 +178,8 @@ func (s *Store) sumUp(i slot, below, count int32, bytes int64) {
 // mayPerish reports whether n is a container or TTL node, which the reaper deletes.
 func (n *node) mayPerish() bool { return n.kind == kindContainer || n.kind == kindTTL }
 
-// nodeSizeBytes is what a node counts for in the approximate size of the data
-// (docs/protocol/semantics.md section 12).
+// nodeSizeBytes is the node's part of the approximate size of the data (docs/protocol/semantics.md
+// section 12).
 func nodeSizeBytes(path string, data []byte) int64 {
 	return int64(utf8.RuneCountInString(path) + len(data))
 }

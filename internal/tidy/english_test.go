@@ -43,7 +43,7 @@ var budgets = map[string]budget{
 	"session":  {8.7, 2.2, 3.1, 1.6},
 	"wire":     {2.5, 0.3, 0.5, 0.5},
 	"zkdata":   {1.8, 0.1, 0.1, 0.1},
-	"znode":    {6.0, 2.0, 1.5, 1.5},
+	"znode":    {2.8, 0.5, 0.3, 0.4},
 }
 
 // pages is the name of the budget of the Markdown files.
