@@ -9,8 +9,8 @@ import (
 // the kernel may come from reading them one after the other.
 const wakeAfter = 10 * time.Millisecond
 
-// Clock is the clock of one machine. A nil Clock is Go's monotonic clock, without suspends: that of
-// a synctest bubble. Methods may be called by any goroutine, and do not block.
+// Clock is the clock of one machine. A nil Clock is Go's monotonic clock, without suspends: the
+// clock of a synctest bubble. Methods may be called by any goroutine, and do not block.
 type Clock struct {
 	awake  func() time.Time
 	asleep func() time.Duration
@@ -62,7 +62,7 @@ func raise(v *atomic.Int64, n int64) {
 	}
 }
 
-// Recent is Now for what does not have to know of a suspend that no call of Now has seen yet. It
+// Recent is Now for callers that need not know of a suspend that no call of Now has seen yet. It
 // takes a fraction of the time.
 func (c *Clock) Recent() time.Time {
 	if c == nil {
@@ -82,7 +82,7 @@ func (c *Clock) Awake() time.Time {
 
 // Woke returns the moment, by Now, at which Now first saw that the machine had been suspended for
 // the newest time; the zero time if it never was. The kernel may know the length of a suspend to a
-// second only, so what counted before this moment does not count after it.
+// second only, so a proof from before this moment does not count after it.
 func (c *Clock) Woke() time.Time {
 	if c == nil {
 		return time.Time{}

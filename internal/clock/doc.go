@@ -4,8 +4,8 @@
 // The monotonic clock of Linux and of macOS stands still during a suspend, and with it all timers
 // of Go. So a member has two readings of time, and uses the one that errs on the safe side:
 //
-//   - Now goes on during a suspend. By it counts what lets somebody act: a lease, a proof of
+//   - Now goes on during a suspend. It is for times that allow to act: a lease, a proof of
 //     leadership.
-//   - Awake stands still. By it counts what takes something away: the expiry of sessions, the time
+//   - Awake stands still. It is for times that end something: the expiry of sessions, the time
 //     to live of nodes.
 package clock

@@ -7,7 +7,7 @@ import (
 	"net/netip"
 )
 
-// Table holds the connections to a port, or those of them in one state. Some are spare: they may be
+// Table holds the connections to a port, or the ones in one state. Some are spare: they may be
 // closed in favour of a newer one. The port's lock guards it.
 type Table[C comparable] struct {
 	total, perHost int // no bound when <= 0

@@ -31,7 +31,7 @@ func Take(n int) (ports []int, err error) {
 	return ports, nil
 }
 
-// Block returns the first of so many ports in a row.
+// Block returns the first of n free ports in a row.
 func Block(size int) (first int, err error) {
 	mu.Lock()
 	defer mu.Unlock()

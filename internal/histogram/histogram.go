@@ -22,8 +22,8 @@ type Histogram struct {
 	buckets [numBuckets]atomic.Int64
 	sum     atomic.Int64
 	max     atomic.Int64
-	// least is math.MaxInt64 minus the smallest value, so that its zero value is that of an empty
-	// histogram.
+	// least is math.MaxInt64 minus the smallest value, so that an empty histogram has the zero
+	// value.
 	least atomic.Int64
 }
 
@@ -48,7 +48,7 @@ func raise(a *atomic.Int64, v int64) {
 	}
 }
 
-// Reset empties the histogram. What is observed meanwhile may be counted in part.
+// Reset empties the histogram. A value that is observed meanwhile may be counted in part.
 func (h *Histogram) Reset() {
 	for i := range h.buckets {
 		h.buckets[i].Store(0)
@@ -76,7 +76,7 @@ func lowest(i int) int64 {
 	return int64(sub+i&(sub-1)) << e
 }
 
-// Snapshot is what a histogram has counted up to some moment. A value that is observed while the
+// Snapshot is the content of a histogram at some moment. A value that is observed while the
 // snapshot is made may be in some of its fields only.
 type Snapshot struct {
 	Count, Sum int64
@@ -84,7 +84,7 @@ type Snapshot struct {
 	buckets    [numBuckets]int64
 }
 
-// Snapshot returns what has been counted.
+// Snapshot returns the present content.
 func (h *Histogram) Snapshot() *Snapshot {
 	s := &Snapshot{Sum: h.sum.Load(), Max: h.max.Load()}
 	for i := range h.buckets {
@@ -120,7 +120,7 @@ func (s *Snapshot) Quantile(share float64) int64 {
 	return 0
 }
 
-// Below returns how many values are smaller than v. It is exact if v is a power of two, or one of
+// Below returns the number of values smaller than v. It is exact if v is a power of two, or one of
 // the 7 numbers that divide the numbers up to the next power of two into 8 equal parts.
 func (s *Snapshot) Below(v int64) (n int64) {
 	for _, k := range s.buckets[:bucket(max(v, 0))] {
@@ -129,8 +129,8 @@ func (s *Snapshot) Below(v int64) (n int64) {
 	return n
 }
 
-// Since returns what has been counted since an earlier snapshot of the same histogram, which may
-// have been emptied meanwhile. The smallest and the largest value are those of s.
+// Since returns the difference to an earlier snapshot of the same histogram, which may have been
+// emptied meanwhile. The smallest and the largest value are taken from s.
 func (s *Snapshot) Since(earlier *Snapshot) *Snapshot {
 	if earlier == nil || earlier.Count > s.Count {
 		return s

@@ -10,16 +10,16 @@ import (
 )
 
 const (
-	// HandlerLines is how many lines with one message a Handler lets through in a Period.
+	// HandlerLines is the number of lines with one message that a Handler lets through in a Period.
 	HandlerLines = 60
-	// maxMessages bounds how many messages are distinguished. All others count as one.
+	// maxMessages bounds the number of distinguished messages. All others count as one.
 	maxMessages = 1024
 )
 
 // A Handler bounds all lines of a log: of each message HandlerLines in a Period. The message is the
 // kind, so it must not have parts that vary; those are attributes. When the Period of a message is
-// over, a line says how many of it were suppressed. Lines below Info are not bounded: nobody sees
-// them who has not asked for them.
+// over, a line gives the number of its suppressed lines. Lines below Info are not bounded: nobody
+// sees them who has not asked for them.
 type Handler struct {
 	next  slog.Handler
 	lines *lines // of this Handler and of those derived from it
@@ -49,7 +49,7 @@ type summary struct {
 	suppressed int64
 }
 
-// NewHandler makes a Handler that gives to next what it lets through.
+// NewHandler makes a Handler that gives the lines that it lets through to next.
 func NewHandler(next slog.Handler) *Handler {
 	return &Handler{next: next, lines: &lines{root: next, messages: map[string]*message{}}}
 }
@@ -82,14 +82,14 @@ func (h *Handler) WithGroup(name string) slog.Handler {
 	return &Handler{next: h.next.WithGroup(name), lines: h.lines}
 }
 
-// Suppressed returns how many lines have been suppressed since the start.
+// Suppressed returns the number of suppressed lines since the start.
 func (h *Handler) Suppressed() int64 {
 	h.lines.mu.Lock()
 	defer h.lines.mu.Unlock()
 	return h.lines.suppressed
 }
 
-// Flush logs how many lines were suppressed and have no line about that yet.
+// Flush logs the number of suppressed lines that no line has reported yet.
 func (h *Handler) Flush() {
 	h.lines.mu.Lock()
 	over := h.lines.sweepLocked(time.Time{})
@@ -97,8 +97,8 @@ func (h *Handler) Flush() {
 	h.lines.summarize(context.Background(), over)
 }
 
-// pass reports whether a line may be logged now. It returns the messages whose Period is over and
-// that were suppressed in it, about once a Period.
+// pass reports whether a line may be logged now. About once a Period it returns the messages that
+// were suppressed in a Period that is over.
 func (l *lines) pass(msg string, level slog.Level, now time.Time) (ok bool, over []summary) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -124,7 +124,7 @@ func (l *lines) pass(msg string, level slog.Level, now time.Time) (ok bool, over
 	return true, over
 }
 
-// sweepLocked forgets the messages whose Period is over, and returns those that were suppressed. At
+// sweepLocked forgets the messages with a Period that is over, and returns the suppressed ones. At
 // the zero time that is all of them.
 func (l *lines) sweepLocked(now time.Time) (over []summary) {
 	for msg, m := range l.messages {

@@ -10,7 +10,7 @@ import (
 const (
 	// Period is how long a cause is silent after a line.
 	Period = time.Minute
-	// maxCauses bounds how many causes are distinguished. All others count as one.
+	// maxCauses bounds the number of distinguished causes. All others count as one.
 	maxCauses = 256
 	others    = "others"
 )
@@ -37,7 +37,7 @@ func New(log *slog.Logger) *Limiter {
 // others that were left out has their number as suppressed.
 func (l *Limiter) Warn(cause, msg string, args ...any) { l.line(slog.LevelWarn, cause, msg, args) }
 
-// Error is Warn for what has to be looked at.
+// Error is Warn for faults that an operator has to look at.
 func (l *Limiter) Error(cause, msg string, args ...any) { l.line(slog.LevelError, cause, msg, args) }
 
 func (l *Limiter) line(level slog.Level, cause, msg string, args []any) {
@@ -51,7 +51,8 @@ func (l *Limiter) line(level slog.Level, cause, msg string, args []any) {
 	l.log.Log(context.Background(), level, msg, args...)
 }
 
-// pass reports whether a line may be logged now, and how many were suppressed since the last one.
+// pass reports whether a line may be logged now, and the number of suppressed lines since the last
+// one.
 func (l *Limiter) pass(name string, now time.Time) (suppressed int64, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -76,7 +77,7 @@ func (l *Limiter) pass(name string, now time.Time) (suppressed int64, ok bool) {
 	return suppressed, true
 }
 
-// forget drops the causes whose interval is over and that suppressed nothing.
+// forget drops the causes with an interval that is over and without suppressed lines.
 func (l *Limiter) forget(now time.Time) {
 	for name, c := range l.causes {
 		if c.suppressed == 0 && now.Sub(c.logged) >= Period {

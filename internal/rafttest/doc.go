@@ -1,4 +1,4 @@
-// Package rafttest is what the tests of quorum, quorum/raftnet and quorum/wal share: servers,
+// Package rafttest has helpers of the tests of quorum, quorum/raftnet and quorum/wal: servers,
 // entries and requests of the raft library. It never opens a connection or a file. Begin with
 // Hostile.
 package rafttest

@@ -9,10 +9,10 @@ import (
 	"lockkeeper/znode"
 )
 
-// ServerID is raft's name of a member of a test, whose disk has its number.
+// ServerID is raft's name of a member of a test; its disk has its number.
 func ServerID(id int) raft.ServerID { return raft.ServerID(fmt.Sprintf("%d-%016x", id, id)) }
 
-// Header is that of a request of a member.
+// Header is the header of a member's request.
 func Header(id int) raft.RPCHeader {
 	b := []byte(ServerID(id))
 	return raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: b, Addr: b}

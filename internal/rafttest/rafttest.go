@@ -28,7 +28,8 @@ func Entries(first, last uint64) (list []*raft.Log) {
 	return list
 }
 
-// Begin calls f in a goroutine, and returns what tells whether it has returned, and with what.
+// Begin calls f in a goroutine, and returns a function that tells whether it has returned, and its
+// result.
 func Begin(f func() error) func() (err error, returned bool) {
 	c := make(chan error, 1)
 	go func() { c <- f() }()

@@ -1,4 +1,4 @@
 // Command release builds the files of a release: for each platform an archive with the program, the
-// licence, the pages and deploy/, and a list of what the program is made of; and the checksums of
-// all. The same commit gives the same bytes. docs/release.md describes how it is used.
+// licence, the pages and deploy/, and a list of the program's modules; and the checksums of all.
+// The same commit gives the same bytes. docs/release.md describes how it is used.
 package main

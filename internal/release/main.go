@@ -24,12 +24,12 @@ import (
 	"time"
 )
 
-// platforms are what a release is built for, as GOOS/GOARCH.
+// platforms are the targets of a release, as GOOS/GOARCH.
 var platforms = []string{
 	"darwin/amd64", "darwin/arm64", "linux/amd64", "linux/arm64", "windows/amd64", "windows/arm64",
 }
 
-// release is what is to be built.
+// release is a release to build.
 type release struct {
 	module  string // the directory of the sources
 	out     string // the directory of the results
@@ -99,7 +99,7 @@ func (r *release) readCommit(ctx context.Context, dirty bool) error {
 	return err
 }
 
-// command runs a program in the directory of the sources and returns what it prints.
+// command runs a program in the directory of the sources and returns its output.
 func (r *release) command(ctx context.Context, env []string, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir, cmd.Env = r.module, append(os.Environ(), env...)
@@ -197,7 +197,7 @@ type file struct {
 var shipped = []string{"LICENSE", "README.md", "CHANGELOG.md", "SECURITY.md", "docs/*.md", "docs/grafana.json", "docs/*.yml",
 	"docs/*.yaml", "deploy/*"}
 
-// files are what an archive has, in the order of their names.
+// files are the content of an archive, in the order of their names.
 func (r *release) files(binary, program string) (files []file, err error) {
 	add := func(from, name string, mode fs.FileMode) error {
 		data, err := os.ReadFile(from)

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// The list of what a program is made of is a CycloneDX 1.5 document. The linker has written the
-// modules into the program, so it says what is in there, and not what a go.mod allows.
+// The list of a program's modules is a CycloneDX 1.5 document. The linker has written the modules
+// into the program, so the list has the linked ones, and not the ones that a go.mod allows.
 type bom struct {
 	Format     string      `json:"bomFormat"`
 	Spec       string      `json:"specVersion"`

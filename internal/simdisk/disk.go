@@ -17,10 +17,10 @@ type Disk struct {
 	mu       sync.Mutex // never held while a write takes its time
 	names    directory  // of the files, as readers see them
 	durable  directory  // the names that a power cut leaves
-	changes  uint64     // how many there have been to files
-	seen     contents   // what readers see of the stores
-	synced   *contents  // what a power cut leaves of them; nil while that is what readers see
-	unsynced []write    // what readers see and a power cut destroys, in order
+	changes  uint64     // the number of changes to files
+	seen     contents   // the stores, as readers see them
+	synced   *contents  // the stores, as a power cut leaves them; nil: as readers see them
+	unsynced []write    // writes that readers see and a power cut destroys, in order
 	writing  []*write   // under way: neither seen nor durable
 
 	writeBack map[Store]time.Duration
@@ -38,8 +38,8 @@ type Store uint8
 
 // The stores of a disk.
 const (
-	VoteStore   Store = iota + 1 // raft's vote: the values whose keys begin with "LastVote"
-	ValuesStore                  // the other stable values: raft's term, and those of lockkeeper
+	VoteStore   Store = iota + 1 // raft's vote: the values with keys that begin with "LastVote"
+	ValuesStore                  // the other stable values: raft's term, and lockkeeper's
 	SnapshotStore
 )
 
@@ -50,8 +50,8 @@ type write struct {
 	dueAt time.Time // when it becomes durable by itself, of those that are unsynced
 }
 
-// contents are what the stores of a disk hold: as their readers see them, or as a power cut would
-// leave them.
+// contents are the values in the stores of a disk: as their readers see them, or as a power cut
+// would leave them.
 type contents struct {
 	values    map[string][]byte
 	numbers   map[string]uint64
@@ -62,7 +62,7 @@ func newContents() contents {
 	return contents{values: make(map[string][]byte), numbers: make(map[string]uint64)}
 }
 
-// clone copies the maps; what they point to is never changed.
+// clone copies the maps; their values are never changed.
 func (c *contents) clone() contents {
 	return contents{values: maps.Clone(c.values), numbers: maps.Clone(c.numbers), snapshots: slices.Clone(c.snapshots)}
 }
@@ -78,15 +78,15 @@ func New() *Disk {
 		writeBack: make(map[Store]time.Duration), abandoned: make(chan struct{})}
 }
 
-// Crash returns a disk with what is durable now, as a machine finds it after a power cut. d itself
-// is left to the program that is no longer heard of, whose writes take no time from now on. The
-// copy has d's settings, and no fault.
+// Crash returns a disk with the content that is durable now, as a machine finds it after a power
+// cut. d itself is left to the program that is no longer heard of, whose writes take no time from
+// now on. The copy has d's settings, and no fault.
 func (d *Disk) Crash() *Disk { return d.CrashTorn(nil) }
 
-// CrashTorn is Crash with chance for what was not durable at that moment. Of a file any subset of
-// the sectors that were written since its last sync may be there, of a directory any subset of the
-// names that were changed since, of a store nothing of the write that was under way, or all of it,
-// as torn says; with nil nothing is. No write had returned that promised otherwise.
+// CrashTorn is Crash with chance for the bytes that were not durable at that moment. Of a file any
+// subset of the sectors that were written since its last sync may be there, of a directory any
+// subset of the names that were changed since, of a store nothing of the write that was under way,
+// or all of it, as torn says; with nil nothing is. No write had returned that promised otherwise.
 func (d *Disk) CrashTorn(torn *rand.Rand) *Disk {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -108,9 +108,9 @@ func (d *Disk) CrashTorn(torn *rand.Rand) *Disk {
 	return left
 }
 
-// Killed returns a disk with what readers of d see now, as another program finds it after its user
-// was killed, with chance for what was being written: the first sectors of it may be there. What is
-// not durable still is not. d itself is left to the program that was killed.
+// Killed returns a disk with the content that readers of d see now, as another program finds it
+// after its user was killed, with chance for the write under way: its first sectors may be there.
+// Bytes that are not durable stay so. d itself is left to the program that was killed.
 func (d *Disk) Killed(torn *rand.Rand) *Disk {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -147,7 +147,7 @@ func (d *Disk) Abandon() { close(d.abandoned) }
 
 // SetWriteBack makes writes to a store return before they are durable, as if the program had
 // forgotten to sync it: a power cut within lag of the write destroys it. 0 makes them durable
-// before they return again, and what was written before then is made so by the next write.
+// before they return again, and the next write makes earlier ones durable.
 func (d *Disk) SetWriteBack(f Store, lag time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -167,8 +167,8 @@ func (d *Disk) SetSyncTime(t time.Duration) {
 }
 
 // Fail makes every write and every sync fail with err until it is called with nil. A sync that has
-// failed leaves its file as Linux does: readers see what was written, and it is not durable, even
-// after a sync that succeeds; a process that opens the file anew sees what is on the disk.
+// failed leaves its file as Linux does: readers see the written bytes, and they are not durable,
+// even after a sync that succeeds; a process that opens the file anew sees the content of the disk.
 func (d *Disk) Fail(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -182,7 +182,7 @@ func (d *Disk) FailReads(err error) {
 	d.readFault = err
 }
 
-// Writes returns how many writes to stores, and syncs of files and directories, have succeeded.
+// Writes returns the number of successful writes to stores and syncs of files and directories.
 func (d *Disk) Writes() int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -256,8 +256,7 @@ func (d *Disk) pass(wait time.Duration) {
 	}
 }
 
-// settleLocked makes durable what is due: what its time has come for, and what was written to the
-// same store before.
+// settleLocked makes the due writes durable, and the earlier ones to the same store.
 func (d *Disk) settleLocked() {
 	now := time.Now()
 	for f := VoteStore; f <= SnapshotStore; f++ {

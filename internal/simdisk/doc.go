@@ -1,16 +1,15 @@
 // Package simdisk is the disk of a member in memory, for tests that run whole clusters inside a
-// testing/synctest bubble: a stable store, a snapshot store, and the file system below the log.
-// It never touches a file, and never loses what a program may rely on.
-// Begin reading with Disk and Disk.CrashTorn, which says what a power cut leaves; file.go has the
-// files.
+// testing/synctest bubble: a stable store, a snapshot store, and the file system below the log. It
+// never touches a file, and never loses bytes that a program may rely on. Begin reading with Disk
+// and Disk.CrashTorn, the effect of a power cut; file.go has the files.
 //
 // A [Disk] outlives the program that uses it: a restarted member opens the same Disk. A power cut
-// is modelled by [Disk.Crash], which returns a copy with what was durable at that moment; whatever
-// the old program still writes while it is being stopped goes to the old Disk, which nobody reads
-// again.
+// is modelled by [Disk.Crash], which returns a copy with the content that was durable at that
+// moment; later writes of the old program, which is being stopped, go to the old Disk, which nobody
+// reads again.
 //
-// The log of a member is the real one, package quorum/wal, over [Disk.Files]. What was written to a
-// file is durable after Sync, and a name after SyncDir; a sync takes [Disk.SetSyncTime] of virtual
+// The log of a member is the real one, package quorum/wal, over [Disk.Files]. Bytes written to a
+// file are durable after Sync, and a name after SyncDir; a sync takes [Disk.SetSyncTime] of virtual
 // time. A power cut before that, with [Disk.CrashTorn], leaves any of the sectors that were written
 // since the last sync, and any of the names.
 //

@@ -14,7 +14,7 @@ import (
 	"lockkeeper/quorum/wal"
 )
 
-// sectorBytes is what the disk writes wholly or not at all.
+// sectorBytes is the unit that the disk writes wholly or not at all.
 const sectorBytes = 512
 
 // directory is the files of a disk by path.
@@ -22,15 +22,15 @@ type directory map[string]*inode
 
 // inode is a file, whatever its name.
 type inode struct {
-	content []byte // what readers see
+	content []byte // the file, as readers see it
 	// unsynced are the changes to content that are not durable, in order.
 	unsynced []change
 	// sized says that the length of the file is durable.
 	sized bool
 }
 
-// change is a write that is not durable yet, as what it has replaced: so a write costs the copy of
-// its own bytes, and the file is copied only when the power fails.
+// change is a write that is not durable yet, as the bytes that it has replaced: so a write costs
+// the copy of its own bytes, and the file is copied only when the power fails.
 type change struct {
 	number uint64
 	at     int64
@@ -56,7 +56,7 @@ func copyDirectories(a, b directory) (directory, directory) {
 	return copyOf(a), copyOf(b)
 }
 
-// survivorsLocked is what a power cut leaves of the files.
+// survivorsLocked returns the files that a power cut leaves.
 func (d *Disk) survivorsLocked(torn *rand.Rand) directory {
 	left := make(directory)
 	all := d.durable.clone()
@@ -126,8 +126,8 @@ func (d directory) interrupt(torn *rand.Rand) {
 	}
 }
 
-// Files is the disk as a file system, for the log. What it promises to a program is what [wal.FS]
-// and [wal.File] say, and no more.
+// Files is the disk as a file system, for the log. It promises to a program the things that
+// [wal.FS] and [wal.File] say, and no more.
 func (d *Disk) Files() wal.FS { return files{d} }
 
 // Unsynced reports whether something was written to a file that is not durable yet.
@@ -324,7 +324,7 @@ func (f *file) WriteAt(b []byte, at int64) (int, error) {
 	return len(b), nil
 }
 
-// Sync implements wal.File. What is written while it goes on is not made durable.
+// Sync implements wal.File. It does not make bytes durable that are written meanwhile.
 func (f *file) Sync() error {
 	d := f.disk
 	d.mu.Lock()

@@ -12,7 +12,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// snapshotsKept is how many snapshots a disk holds; older ones are deleted.
+// snapshotsKept is the number of snapshots that a disk holds; older ones are deleted.
 const snapshotsKept = 2
 
 type snapshot struct {
@@ -126,7 +126,7 @@ func (s *sink) Close() error {
 	return err
 }
 
-// Cancel forgets what was written.
+// Cancel forgets the written bytes.
 func (s *sink) Cancel() error {
 	s.once.Do(func() {})
 	return nil

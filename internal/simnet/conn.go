@@ -17,8 +17,8 @@ const (
 	established
 )
 
-// Conn is one end of a connection. It is what Dial and Accept return as a
-// net.Conn; the method beyond that interface is CloseWrite.
+// Conn is one end of a connection. Dial and Accept return it as a net.Conn; the method beyond that
+// interface is CloseWrite.
 type Conn struct {
 	net           *Network
 	peer          *Conn
@@ -32,7 +32,7 @@ type Conn struct {
 	listener *Listener // the listener's end only
 	state    connState
 	closed   bool          // by its program, or with its host
-	gone     bool          // what arrives here is answered with a reset
+	gone     bool          // a segment that arrives here is answered with a reset
 	err      syscall.Errno // why it is gone, if not closed; 0 = none
 	dialErr  error         // why the dial failed
 	finSent  bool
@@ -73,8 +73,8 @@ func (n *Network) connectLocked(h *Host, target string, from, to netip.AddrPort)
 	return dialer
 }
 
-// Read reads what has arrived. Errors: net.ErrClosed, os.ErrDeadlineExceeded (also when there is
-// something to read, as on a real connection), io.EOF, ECONNRESET, ETIMEDOUT.
+// Read reads the bytes that have arrived. Errors: net.ErrClosed, os.ErrDeadlineExceeded (also when
+// there is something to read, as on a real connection), io.EOF, ECONNRESET, ETIMEDOUT.
 func (c *Conn) Read(b []byte) (int, error) {
 	c.net.mu.Lock()
 	defer c.net.mu.Unlock()
@@ -97,9 +97,9 @@ func (c *Conn) Read(b []byte) (int, error) {
 	}
 }
 
-// Write sends b, and waits while the buffer is full. Concurrent Writes do not
-// mix. Errors: net.ErrClosed, os.ErrDeadlineExceeded, EPIPE after CloseWrite,
-// ECONNRESET, ETIMEDOUT; the count says what was sent nevertheless.
+// Write sends b, and waits while the buffer is full. Concurrent Writes do not mix. Errors:
+// net.ErrClosed, os.ErrDeadlineExceeded, EPIPE after CloseWrite, ECONNRESET, ETIMEDOUT; the count
+// says how much was sent nevertheless.
 func (c *Conn) Write(b []byte) (int, error) {
 	c.net.mu.Lock()
 	defer c.net.mu.Unlock()
@@ -149,9 +149,8 @@ func (c *Conn) writeErrorLocked() error {
 	return nil
 }
 
-// Close ends both directions. What was written still arrives, unless there is
-// something that this end has not read: then the connection is reset, as Linux
-// does. A second Close returns net.ErrClosed.
+// Close ends both directions. Written bytes still arrive, unless there is something that this end
+// has not read: then the connection is reset, as Linux does. A second Close returns net.ErrClosed.
 func (c *Conn) Close() error {
 	c.net.mu.Lock()
 	defer c.net.mu.Unlock()
@@ -162,7 +161,7 @@ func (c *Conn) Close() error {
 	return nil
 }
 
-// CloseWrite ends the direction to the peer, which sees EOF after what was written.
+// CloseWrite ends the direction to the peer, which sees EOF after the written bytes.
 func (c *Conn) CloseWrite() error {
 	c.net.mu.Lock()
 	defer c.net.mu.Unlock()
@@ -277,7 +276,7 @@ func (c *Conn) shutLocked() {
 	switch {
 	case c.gone:
 	case c.state == synSent:
-		c.vanishLocked() // what answers the SYN gets a reset
+		c.vanishLocked() // the answer to the SYN gets a reset
 	case unread > 0:
 		c.abortLocked()
 	case !c.finSent:

@@ -4,7 +4,7 @@
 // Network in network.go, then pipe.go (one direction of a connection) and faults.go.
 //
 // A [Network] has hosts with an address each. A [Host] has the two functions that programs take
-// their connections from, Listen and Dial; what they return behaves as Go's own TCP connections do
+// their connections from, Listen and Dial; their connections behave as Go's own TCP connections do
 // towards the code that uses them: deadlines (os.ErrDeadlineExceeded), half-close, back-pressure,
 // ECONNREFUSED, ECONNRESET, EPIPE, net.ErrClosed, *net.TCPAddr addresses.
 //
@@ -27,7 +27,7 @@
 //
 // Faults:
 //
-//   - [Network.Cut] and [Network.Partition] hold everything back, what is in
+//   - [Network.Cut] and [Network.Partition] hold everything back, segments in
 //     flight included, as TCP does, which retransmits. Neither side is notified.
 //     [Network.Heal] delivers it, at the next retransmission (Config.RTO).
 //     A sender that got nothing across for Config.GiveUp has its connection
@@ -35,8 +35,8 @@
 //     while that one is cut, a writer gets no room back.
 //   - [Network.Reset] is a power cut and an instant reboot: the host's connections and listeners
 //     vanish silently, and a peer gets a reset when it next sends something, or probes
-//     (Config.KeepAlive). The old *Host is dead; Network.Host returns the new one, so what still
-//     runs of the old program cannot reach the network any more.
+//     (Config.KeepAlive). The old *Host has ended; Network.Host returns the new one, so goroutines
+//     that still run for the old program cannot reach the network any more.
 //   - [Network.Kill] is kill -9: as Reset, but the operating system lives and
 //     closes the connections, so that the peers see EOF or a reset.
 //   - [Network.Break] resets the connections between two hosts, as a firewall

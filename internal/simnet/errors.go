@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// timeoutError is what package net answers when a dial runs out of time.
+// timeoutError is package net's error when a dial runs out of time.
 type timeoutError struct{}
 
 func (timeoutError) Error() string   { return "i/o timeout" }
@@ -21,7 +21,7 @@ func (timeoutError) Is(err error) bool {
 	return err == context.DeadlineExceeded || err == os.ErrDeadlineExceeded
 }
 
-// errCanceled is what package net answers when a dial's context is cancelled.
+// errCanceled is package net's error when a dial's context is cancelled.
 var errCanceled error = canceledError{}
 
 type canceledError struct{}

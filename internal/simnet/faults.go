@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// Cut stops everything that travels from one host to the other, what is in flight included. The
-// opposite direction is not touched, but for the acknowledgements (see the package's comment).
-// Cutting twice is cutting once. A host cannot be cut from itself.
+// Cut stops all segments from one host to the other, including those in flight. The opposite
+// direction is not touched, but for the acknowledgements (see the package's comment). Cutting twice
+// is cutting once. A host cannot be cut from itself.
 func (n *Network) Cut(from, to string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -45,7 +45,7 @@ func (n *Network) Reconnect(name string) {
 	}
 }
 
-// Heal mends both directions between a and b; what was held back arrives.
+// Heal mends both directions between a and b; segments that were held back arrive.
 func (n *Network) Heal(a, b string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -65,18 +65,18 @@ func (n *Network) HealAll() {
 	}
 }
 
-// Reset is a power cut followed by a reboot that takes no time: the host's
-// listeners and connections are gone, and no peer is notified. What the host had
-// sent and a cut had held back is lost; what was on its way arrives. Programs
-// that still use the old *Host get errors; Host(name) is the new one.
+// Reset is a power cut followed by a reboot that takes no time: the host's listeners and
+// connections are gone, and no peer is notified. Segments of the host that a cut had held back are
+// lost; segments on their way arrive. Programs that still use the old *Host get errors; Host(name)
+// is the new one.
 func (n *Network) Reset(name string) { n.restart(name, (*Conn).vanishLocked) }
 
 // Kill is kill -9 of the host's programs: as Reset, but the operating system survives and closes
 // their connections, so that peers see EOF, or a reset where the programs had not read everything.
 func (n *Network) Kill(name string) { n.restart(name, (*Conn).shutLocked) }
 
-// Close kills the programs of all hosts, for the end of a test: what a library
-// leaves behind must not wait for an answer any more.
+// Close kills the programs of all hosts, for the end of a test: goroutines that a library leaves
+// behind must not wait for an answer any more.
 func (n *Network) Close() {
 	n.mu.Lock()
 	names := slices.Sorted(maps.Keys(n.hosts))

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// Host is one incarnation of a machine on the network. Its Listen and Dial are
-// what a program is given in place of package net's.
+// Host is one incarnation of a machine on the network. A program gets its Listen and Dial in place
+// of package net's.
 type Host struct {
 	net  *Network
 	name string
@@ -44,10 +44,10 @@ func (h *Host) Name() string { return h.name }
 // Addr returns the host's address.
 func (h *Host) Addr() netip.Addr { return h.addr }
 
-// Listen opens a listener. network is "tcp" or "tcp4"; the host part of addr is
-// empty (any address), the host's own name or address, or a loopback address,
-// which only the host itself can reach; port 0 picks a free one. Errors are
-// those of package net: EADDRINUSE, EADDRNOTAVAIL, an unknown network.
+// Listen opens a listener. network is "tcp" or "tcp4"; the host part of addr is empty (any
+// address), the host's own name or address, or a loopback address, which only the host itself can
+// reach; port 0 picks a free one. Errors are the ones of package net: EADDRINUSE, EADDRNOTAVAIL, an
+// unknown network.
 func (h *Host) Listen(network, addr string) (net.Listener, error) {
 	fail := func(err error) (net.Listener, error) {
 		return nil, &net.OpError{Op: "listen", Net: network, Addr: unresolved(addr), Err: err}
@@ -162,8 +162,7 @@ func (h *Host) listenerLocked(at netip.AddrPort) *Listener {
 	return h.listeners[netip.AddrPortFrom(netip.IPv4Unspecified(), at.Port())]
 }
 
-// resolveLocked turns host:port into an address: names are those of the
-// network's hosts and localhost.
+// resolveLocked turns host:port into an address: names are the network's hosts and localhost.
 func (h *Host) resolveLocked(hostport string, listen bool) (netip.AddrPort, error) {
 	host, service, err := net.SplitHostPort(hostport)
 	if err != nil {

@@ -30,7 +30,7 @@ func (c *Conn) probeLocked(every time.Duration) {
 		c.prober.Reset(every - silence)
 		return
 	case len(c.out.queue) > 0:
-		// What is in transit is the probe.
+		// The segment in transit is the probe.
 	case c.out.link.down || c.in.link.down:
 		if c.probes++; c.probes > maxProbes {
 			c.failLocked(syscall.ETIMEDOUT)

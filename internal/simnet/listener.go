@@ -55,7 +55,7 @@ func (l *Listener) Close() error {
 // Addr returns the address as a *net.TCPAddr; 0.0.0.0 for a listener on any address.
 func (l *Listener) Addr() net.Addr { return net.TCPAddrFromAddrPort(l.at) }
 
-// closeLocked takes the listener from its host and ends what waits in it.
+// closeLocked takes the listener from its host and ends the connections that wait in it.
 func (l *Listener) closeLocked(end func(*Conn)) {
 	l.closed = true
 	delete(l.host.listeners, l.at)

@@ -26,18 +26,18 @@ type Config struct {
 	// [0, Jitter). Segments of one direction of a connection stay in order.
 	Jitter time.Duration
 
-	// BufferBytes bounds what one direction of a connection holds between the
-	// writer and the reader. 0 means 64 KiB.
+	// BufferBytes bounds the bytes that one direction of a connection holds between the writer and
+	// the reader. 0 means 64 KiB.
 	BufferBytes int
 
-	// RTO is the first retransmission timeout; each later one is twice as long
-	// as the one before, up to 2 minutes. What a cut held back arrives with the
-	// first retransmission after the cut is healed, so a connection that was cut
-	// for a minute may stay silent for another. 0 means: at once when healed.
+	// RTO is the first retransmission timeout; each later one is twice as long as the one before,
+	// up to 2 minutes. Segments that a cut held back arrive with the first retransmission after the
+	// cut is healed, so a connection that was cut for a minute may stay silent for another. 0
+	// means: at once when healed.
 	RTO time.Duration
 
-	// GiveUp breaks a connection whose sender has got nothing across for so long (Linux: about 15
-	// minutes, tcp_retries2). 0 means 15 minutes, a negative value never.
+	// GiveUp breaks a connection with a sender that has got nothing across for so long (Linux:
+	// about 15 minutes, tcp_retries2). 0 means 15 minutes, a negative value never.
 	GiveUp time.Duration
 
 	// KeepAlive is after how much silence an end probes its peer, and how often from then on. A
@@ -50,8 +50,8 @@ type Config struct {
 	// it before. 0 means 127 s (Linux: tcp_syn_retries = 6).
 	DialTimeout time.Duration
 
-	// Backlog is how many connections wait for Accept, per listener; a dial
-	// beyond that tries again every second until there is room. 0 means 128.
+	// Backlog is the number of connections that wait for Accept, per listener; a dial beyond that
+	// tries again every second until there is room. 0 means 128.
 	Backlog int
 }
 
@@ -60,7 +60,7 @@ const (
 	defaultGiveUp      = 15 * time.Minute
 	defaultDialTimeout = 127 * time.Second
 	defaultBacklog     = 128
-	synRetry           = time.Second // what a full backlog makes a dial wait
+	synRetry           = time.Second // the wait of a dial at a full backlog
 	maxRTO             = 2 * time.Minute
 	maxProbes          = 9
 	firstPort          = 32768 // ephemeral ports, as Linux has them
@@ -80,7 +80,7 @@ type Network struct {
 	stats  Stats
 }
 
-// Stats counts what a network has done since it was made.
+// Stats counts the events of a network since it was made.
 type Stats struct {
 	Dials     int64 // connections asked for
 	Segments  int64 // segments delivered, those without data included
@@ -153,8 +153,8 @@ func (n *Network) freeAddrLocked() netip.Addr {
 	panic("simnet: no address left")
 }
 
-// SetLatency changes the latency and jitter of what is sent from one host to
-// the other from now on. Both are names of hosts.
+// SetLatency changes the latency and jitter of segments that are sent from one host to the other
+// from now on. Both are names of hosts.
 func (n *Network) SetLatency(from, to string, latency, jitter time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -169,8 +169,8 @@ func (n *Network) Stats() Stats {
 	return n.stats
 }
 
-// Conns returns how many ends of connections the hosts have open. It counts an
-// end until its Close, whether or not the other end is still there.
+// Conns returns the number of open ends of connections. It counts an end until its Close, whether
+// or not the other end is still there.
 func (n *Network) Conns() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -194,8 +194,8 @@ func (n *Network) linkLocked(from, to string) *link {
 	return l
 }
 
-// sortedPipes is the order in which a fault reaches the connections of a link:
-// that of their dials, so that it does not depend on the order of a map.
+// sortedPipes is the order in which a fault reaches the connections of a link: the order of their
+// dials, so that it does not depend on the order of a map.
 func (l *link) sortedPipes() []*pipe {
 	return slices.SortedFunc(maps.Keys(l.pipes), func(a, b *pipe) int { return cmp.Compare(a.id, b.id) })
 }

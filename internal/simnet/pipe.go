@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// segmentKind is what a segment does when it arrives.
+// segmentKind is the effect of a segment that arrives.
 type segmentKind uint8
 
 const (
@@ -24,14 +24,14 @@ type segment struct {
 	at   time.Time // of arrival, when nothing is cut
 }
 
-// pipe is one direction of a connection: what src has sent and dst has not
-// read. All of it is guarded by the network's mutex.
+// pipe is one direction of a connection: the segments that src has sent and dst has not read. All
+// of it is guarded by the network's mutex.
 //
 // Invariant: queue[i].at <= queue[i+1].at; a timer is armed for queue[0].at exactly while the link
 // is up and the queue is not empty. Invariant: outstanding = data bytes in queue + in received +
 // heldAcks, as long as neither end has gone.
 type pipe struct {
-	id       uint64 // that of the connection
+	id       uint64 // the connection's
 	net      *Network
 	link     *link
 	ackLink  *link // the opposite direction
@@ -53,7 +53,7 @@ type pipe struct {
 	heldAcks    int // of these, read, but dst's acknowledgement is cut off
 }
 
-// roomLocked is how many bytes Write may send now.
+// roomLocked returns the number of bytes that Write may send now.
 func (p *pipe) roomLocked() int { return p.net.cfg.BufferBytes - p.outstanding }
 
 // sendLocked puts a segment on its way. It takes ownership of the data.
@@ -79,7 +79,7 @@ func (p *pipe) sendLocked(s segment) {
 	}
 }
 
-// pumpLocked delivers what is due and arms the timer for the rest.
+// pumpLocked delivers the due segments and arms the timer for the rest.
 func (p *pipe) pumpLocked() {
 	if p.pumping {
 		return // the caller further up goes on with the queue
@@ -145,8 +145,8 @@ func (p *pipe) stallLocked() {
 	})
 }
 
-// resumeLocked is called when the link is mended: what was held back is sent
-// again when the retransmission timer, which knows nothing of that, fires.
+// resumeLocked is called when the link is mended: segments that were held back are sent again when
+// the retransmission timer, which knows nothing of that, fires.
 func (p *pipe) resumeLocked() {
 	if len(p.queue) == 0 {
 		return
@@ -172,7 +172,7 @@ func (p *pipe) progressLocked() {
 	}
 }
 
-// dropLocked forgets what is in transit.
+// dropLocked forgets the segments in transit.
 func (p *pipe) dropLocked() {
 	for _, s := range p.queue {
 		p.outstanding -= len(s.data)

@@ -27,7 +27,7 @@ type CA struct {
 // longAgo is before the time of a testing/synctest bubble.
 var longAgo = time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// Request says what is to be in a certificate. Zero times mean since long ago, for another day.
+// Request has the content of a certificate. Zero times mean since long ago, for another day.
 type Request struct {
 	Subject             pkix.Name
 	RawSubject          []byte   // in DER, in the place of Subject

@@ -17,7 +17,7 @@ var ErrRefused = errors.New("the session was refused")
 // A Conn is one connection. One goroutine uses it, and sets the deadlines.
 type Conn struct {
 	net.Conn
-	R     *bufio.Reader // of what comes; Buffered says whether something has come already
+	R     *bufio.Reader // of the frames that come; Buffered says whether something has come already
 	xid   wire.Xid
 	frame []byte
 }
