@@ -3,7 +3,7 @@
 // a socket, and it knows nothing of raft. Above it, server passes it frames (Session.Submit) and a
 // Conn to write output to (Session.Open, Session.Flush). Below it, a Replica applies commands and
 // calls the Manager, which is its listener, for each of them. Begin reading with Session.Submit in
-// session.go, then execute.go (reads), flush.go (output) and lease.go.
+// session.go, then execute.go (reads), output.go and lease.go.
 //
 // # Order
 //
@@ -20,8 +20,8 @@
 //
 // # Leases
 //
-// See lease.go for a member's part (what may be sent to a client, and until when) and tracker.go
-// for the leader's (which session has expired).
+// See lease.go for a member's part (the output that a client may get, and until when) and for
+// the leader's (which session has expired).
 //
 // # Locks
 //

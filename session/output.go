@@ -24,8 +24,8 @@ type longAnswers struct {
 	ctx context.Context
 }
 
-// output is what is still to be sent on one connection: replies and notifications in one order.
-// What sends it is in flush.go.
+// output is the unsent output of one connection: replies and notifications in one order. flush
+// sends it.
 type output struct {
 	lease  *lease
 	memory *admission.Memory
