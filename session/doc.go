@@ -25,9 +25,9 @@
 //
 // # Locks
 //
-// Order: the Replica's lock, then Manager.mu, Session.mu, watchTable.mu, throttle.mu, output.mu and
-// tracker.mu; those of the statistics are last. No function of this package calls the Replica while
-// it holds one of its own locks.
+// Order: the Replica's lock, then connected.mu, requests.mu, watchTable.mu, the locks of
+// admission.Gate, output.mu and tracker.mu; the statistics have the last ones. No function of this
+// package calls the Replica while it holds one of its own locks.
 //
 // # Goroutines
 //

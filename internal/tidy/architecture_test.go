@@ -16,7 +16,7 @@ import (
 // symbol of this module exists.
 func TestPages(t *testing.T) {
 	d := declared(t)
-	for _, page := range []string{"ARCHITECTURE.md", "docs/compatibility.md", "quorum/UPSTREAM.md"} {
+	for _, page := range []string{"ARCHITECTURE.md", "docs/compatibility.md", "docs/membership.md", "docs/disk-failures.md", "quorum/UPSTREAM.md"} {
 		text, err := os.ReadFile(filepath.Join(root, page))
 		if err != nil {
 			t.Fatal(err)
