@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 
@@ -41,6 +42,36 @@ func TestPoolIsDroppedWithAMember(t *testing.T) {
 		if _, err := s.Write([]byte{0}); !errors.Is(err, io.ErrClosedPipe) {
 			t.Errorf("connection %d: %v", i, err)
 		}
+	}
+}
+
+// Of a raft stream that is closed nothing arrives later: it is reset, not ended.
+func TestClosedStreamSendsNothingMore(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	port := newFakePort()
+	port.dial = func() net.Conn {
+		c, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	near, err := newNetwork(port, &fakeLocal{}, nil).dial(rafttest.ServerID(2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	far, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer far.Close()
+	near.Close()
+	if _, err := io.ReadAll(far); !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("the stream ended with %v", err)
 	}
 }
 
