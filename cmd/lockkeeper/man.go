@@ -31,7 +31,8 @@ func (manCommand) run(e env, args []string) error {
 		}
 		return f.Close()
 	}
-	if err := write("lockkeeper", "a coordination server that speaks ZooKeeper's client protocol", page("main")); err != nil {
+	const short = "a coordination server that speaks ZooKeeper's client protocol"
+	if err := write("lockkeeper", short, page("main")); err != nil {
 		return err
 	}
 	for _, c := range commands() {
@@ -47,16 +48,16 @@ func (manCommand) run(e env, args []string) error {
 func writeManual(w io.Writer, name, short, help string) error {
 	var b strings.Builder
 	escape := strings.NewReplacer(`\`, `\e`, "-", `\-`).Replace
-	fmt.Fprintf(&b, ".TH %s 1 \"\" \"lockkeeper %s\" \"lockkeeper\"\n.SH NAME\n%s \\- %s\n", strings.ToUpper(name), server.BuildInfo().Version,
-		escape(name), escape(short))
-	section, verbatim := "DESCRIPTION", false
+	fmt.Fprintf(&b, ".TH %s 1 \"\" \"lockkeeper %s\" \"lockkeeper\"\n.SH NAME\n%s \\- %s\n",
+		strings.ToUpper(name), server.BuildInfo().Version, escape(name), escape(short))
 	usage, text, found := strings.Cut(help, "\n\n")
-	if !found || !strings.HasPrefix(usage, "Usage: ") {
-		usage, text = "", help
+	if synopsis, ok := strings.CutPrefix(usage, "Usage: "); found && ok {
+		fmt.Fprintf(&b, ".SH SYNOPSIS\n.nf\n%s\n.fi\n", escape(strings.ReplaceAll(synopsis, "\n       ", "\n")))
 	} else {
-		fmt.Fprintf(&b, ".SH SYNOPSIS\n.nf\n%s\n.fi\n", escape(strings.ReplaceAll(strings.TrimPrefix(usage, "Usage: "), "\n       ", "\n")))
+		text = help
 	}
-	fmt.Fprintf(&b, ".SH %s\n", section)
+	b.WriteString(".SH DESCRIPTION\n")
+	verbatim := false
 	for line := range strings.Lines(text) {
 		line = strings.TrimRight(line, "\n")
 		indented := strings.HasPrefix(line, "\t")
