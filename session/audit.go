@@ -95,7 +95,7 @@ func (m *Manager) auditApplied(store *znode.Store, c *znode.Command, res *znode.
 // auditOf returns a record with what the state knows of the session that a command is of.
 func (m *Manager) auditOf(store *znode.Store, c *znode.Command) AuditRecord {
 	info, _ := store.Session(c.Session)
-	users, schemes := AuditUsers(append(slices.Clip(m.cfg.ownIdentities(info.Identities)), znode.Identity{Scheme: "ip", ID: info.Addr}))
+	users, schemes := AuditUsers(append(slices.Clip(m.cfg.Auth.ownIdentities(info.Identities)), znode.Identity{Scheme: "ip", ID: info.Addr}))
 	return AuditRecord{Session: c.Session, Users: users, Schemes: schemes, Addr: info.Addr}
 }
 
@@ -106,7 +106,7 @@ func (s *Session) auditRefused(p *pending) {
 	}
 	body, _ := wire.DecodeBody(p.req.Op, p.req.Body) // nil if that is why
 	r := AuditRecord{Session: s.id, Addr: p.ids[0].ID}
-	r.Users, r.Schemes = AuditUsers(append(slices.Clip(s.m.cfg.ownIdentities(p.ids[1:])), p.ids[0]))
+	r.Users, r.Schemes = AuditUsers(append(slices.Clip(s.m.cfg.Auth.ownIdentities(p.ids[1:])), p.ids[0]))
 	s.m.auditRequest(r, p.req.Op, body, &znode.Result{Code: p.code})
 }
 

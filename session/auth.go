@@ -23,20 +23,20 @@ func (s *Session) authenticate(p *wire.AuthPacket) (wire.Code, error) {
 	switch {
 	case p.Scheme == "ip":
 		return wire.CodeOK, nil // every connection has its address from the start
-	case p.Scheme == "digest" && p.Auth != nil && !cfg.NoDigest:
+	case p.Scheme == "digest" && p.Auth != nil && !cfg.Auth.NoDigest:
 		// The ids in ACLs have been decoded in the same way.
 		auth := wire.DecodeUTF8(p.Auth)
 		if s.m.ClaimsSuper(auth) {
 			s.m.SuperLoginRefused(s.id, s.addr.String(), "digest") // it logs in as somebody else
 		}
-		return s.identifyAll(s.m.cfg.digestIdentities(auth)), nil
-	case p.Scheme == "ensemble" && cfg.Ensembles != nil:
-		if len(p.Auth) > 0 && len(cfg.Ensembles) > 0 && !slices.Contains(cfg.Ensembles, wire.DecodeUTF8(p.Auth)) {
+		return s.identifyAll(s.m.cfg.Auth.digestIdentities(auth)), nil
+	case p.Scheme == "ensemble" && cfg.Auth.Ensembles != nil:
+		if len(p.Auth) > 0 && len(cfg.Auth.Ensembles) > 0 && !slices.Contains(cfg.Auth.Ensembles, wire.DecodeUTF8(p.Auth)) {
 			s.m.stats.inc(&s.m.stats.OtherEnsemble)
 			return 0, errOtherEnsemble
 		}
 		return wire.CodeOK, nil // it proves nothing
-	case p.Scheme == "key" && cfg.KeyScheme && p.Auth != nil && s.opensKey(wire.DecodeUTF8(p.Auth)):
+	case p.Scheme == "key" && cfg.Auth.KeyScheme && p.Auth != nil && s.opensKey(wire.DecodeUTF8(p.Auth)):
 		return s.identifyAll([]znode.Identity{{Scheme: "key"}}), nil
 	}
 	s.refuseLogin("scheme", p.Scheme)
@@ -67,33 +67,33 @@ func (s *Session) opensKey(auth string) bool {
 // stepSASL takes a token of a client that logs in with SASL, and returns the body of the answer.
 func (s *Session) stepSASL(token []byte) (answer *wire.SASLRequest, code wire.Code) {
 	cfg := &s.m.cfg
-	if cfg.SASLUsers == nil {
+	if cfg.Auth.SASLUsers == nil {
 		return new(wire.SASLRequest), wire.CodeOK // a null token: this server does not do SASL
 	}
 	if s.sasl == nil {
-		s.sasl = sasl.NewServer(cfg.SASLUsers)
+		s.sasl = sasl.NewServer(cfg.Auth.SASLUsers)
 	}
 	reply, user, err := s.sasl.Step(token)
-	required := slices.Contains(cfg.RequiredSchemes, "sasl")
+	required := slices.Contains(cfg.Auth.RequiredSchemes, "sasl")
 	switch {
 	case err == nil && user == "":
 		return &wire.SASLRequest{Token: reply}, wire.CodeOK
 	case err == nil:
 		ids := []znode.Identity{{Scheme: "sasl", ID: user}}
-		if slices.Contains(cfg.SuperUsers, user) {
+		if slices.Contains(cfg.Auth.SuperUsers, user) {
 			ids = append(ids, superIdentity)
 		}
-		if any := cfg.AnySASLUser; any != "" && any != user {
+		if any := cfg.Auth.AnySASLUser; any != "" && any != user {
 			ids = append(ids, znode.Identity{Scheme: "sasl", ID: any})
 		}
 		s.m.log.Debug("authenticated", "session", s.id, "client", s.addr, "scheme", "sasl", "user", user)
 		return &wire.SASLRequest{Token: reply}, s.identifyAll(ids)
 	case required:
 		code = wire.CodeSessionClosedRequireSASLAuth
-	case !cfg.SASLOptional:
+	case !cfg.Auth.SASLOptional:
 		code = wire.CodeAuthFailed
 	}
-	if slices.Contains(cfg.SuperUsers, s.sasl.Mistaken()) {
+	if slices.Contains(cfg.Auth.SuperUsers, s.sasl.Mistaken()) {
 		s.m.SuperLoginRefused(s.id, s.addr.String(), "sasl")
 	}
 	s.refuseLogin("scheme", "sasl", "err", err)
@@ -103,13 +103,13 @@ func (s *Session) stepSASL(token []byte) (answer *wire.SASLRequest, code wire.Co
 // nameCreator replaces the scheme auth in the ACLs of a request by the identities of its user. A
 // member that applies the request would take the name for one of them that all users of SASL share.
 func (s *Session) nameCreator(p *pending, record wire.Record) {
-	own := s.m.cfg.ownIdentities(p.ids)
+	own := s.m.cfg.Auth.ownIdentities(p.ids)
 	if len(own) == len(p.ids) {
 		return
 	}
 	named := false
 	name := func(acl *[]wire.ACL) {
-		if replaced, found := znode.ReplaceAuth(*acl, own, s.m.cfg.KeyScheme); found {
+		if replaced, found := znode.ReplaceAuth(*acl, own, s.m.cfg.Auth.KeyScheme); found {
 			*acl, named = replaced, true
 		}
 	}
@@ -192,7 +192,7 @@ func (s *Session) lacksRequired(op wire.Op) bool {
 
 // provedEnough reports whether the connection has authenticated as far as it has to.
 func (s *Session) provedEnough() bool {
-	required := s.m.cfg.RequiredSchemes
+	required := s.m.cfg.Auth.RequiredSchemes
 	return required == nil ||
 		slices.ContainsFunc(*s.ids.Load(), func(id znode.Identity) bool { return slices.Contains(required, id.Scheme) })
 }
@@ -213,9 +213,11 @@ func (m *Manager) SuperLoginRefused(session wire.SessionID, addr, scheme string)
 // another password.
 func (m *Manager) ClaimsSuper(auth string) bool {
 	user, _, _ := strings.Cut(auth, ":")
-	super, _, _ := strings.Cut(m.cfg.SuperDigest, ":")
-	return super != "" && user == super && !m.cfg.NoDigest && !slices.Contains(m.cfg.digestIdentities(auth), superIdentity)
+	super, _, _ := strings.Cut(m.cfg.Auth.SuperDigest, ":")
+	return super != "" && user == super && !m.cfg.Auth.NoDigest && !slices.Contains(m.cfg.Auth.digestIdentities(auth), superIdentity)
 }
 
 // DigestIdentities returns the identities that "user:password" proves with scheme digest.
-func (m *Manager) DigestIdentities(auth string) []znode.Identity { return m.cfg.digestIdentities(auth) }
+func (m *Manager) DigestIdentities(auth string) []znode.Identity {
+	return m.cfg.Auth.digestIdentities(auth)
+}

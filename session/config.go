@@ -2,13 +2,11 @@ package session
 
 import (
 	"context"
-	"hash"
 	"log/slog"
 	"time"
 
 	"lockkeeper/internal/clock"
 	"lockkeeper/session/admission"
-	"lockkeeper/session/sasl"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
@@ -52,9 +50,7 @@ type Config struct {
 	Tick       time.Duration // 0 means 3 s
 	MinTimeout time.Duration // of a session; 0 means 2 ticks
 	MaxTimeout time.Duration // 0 means 20 ticks
-	// SuperDigest is "user:base64(sha1(user:password))" of the super user; empty: there is none.
-	SuperDigest string
-	SkipACL     bool // every client passes every access check
+	Auth       Auth
 	// KeepQuotas keeps the nodes below /zookeeper/quota for super users: others do not change them,
 	// and see those of what they may read. The replica has the same setting.
 	KeepQuotas bool
@@ -63,39 +59,11 @@ type Config struct {
 	// ReadOnly lets this member serve, without a leader, clients that accept that.
 	ReadOnly bool
 	Logger   *slog.Logger // nil means slog.Default
-	// ReapInterval is how often the leader looks for containers and TTL nodes to reap; 0 means 60
-	// s.
-	ReapInterval time.Duration
-	// ReapPerMinute bounds how many are deleted in a minute; 0 means 10 000.
-	ReapPerMinute int
-	// ReapNeverUsed is after how long a container that never had a child is reaped too; 0 means
-	// never.
-	ReapNeverUsed time.Duration
+	Reap     Reap
 	// ZooKeeperPasswords gives new sessions the passwords that ZooKeeper computes of their ids, so
 	// that they can go on there: whoever knows an id knows the password.
 	ZooKeeperPasswords bool
-	// DigestHash is the hash of scheme digest; nil means SHA-1. With NoDigest there is no such
-	// scheme.
-	DigestHash func() hash.Hash
-	NoDigest   bool
-	// SASLUsers are the users who may log in with SASL; nil: this member has no SASL. SuperUsers
-	// are those of them who are super users. With SASLOptional a client whose login fails goes on
-	// without it, unless RequiredSchemes has sasl.
-	SASLUsers    sasl.Users
-	SuperUsers   []string
-	SASLOptional bool
-	// AnySASLUser is the name of every user who has logged in with SASL, in the ACLs of nodes;
-	// empty: there is none.
-	AnySASLUser string
-	// Ensembles are the names that a client may have for this cluster (scheme ensemble): with
-	// another one its connection is closed. nil: there is no such scheme; empty: any name will do.
-	Ensembles []string
-	// KeyScheme is that there is the scheme key.
-	KeyScheme bool
-	// RequiredSchemes are those of which a connection must have proved one before it may do
-	// anything but that; nil means none.
-	RequiredSchemes []string
-	Limits          Limits
+	Limits             Limits
 	// RateQuotas bound what each tenant may ask of this member. The first that fits counts.
 	RateQuotas []RateQuota
 	Audit      Auditor // nil: there is no audit log
@@ -107,6 +75,15 @@ type Config struct {
 	// Clock is what leases and the expiry of sessions count by; nil means Go's monotonic clock,
 	// which may not count suspends.
 	Clock *clock.Clock
+}
+
+// Reap paces the deletion of containers that have become empty and of TTL nodes that have expired.
+// Only the leader reaps.
+type Reap struct {
+	Interval  time.Duration // from one look for such nodes to the next; 0 means 60 s
+	PerMinute int           // bounds the deletions; 0 means 10 000
+	// NeverUsed is the age at which a container that never had a child is reaped too; 0 means never.
+	NeverUsed time.Duration
 }
 
 const (

@@ -121,7 +121,7 @@ func (s *Session) answer(store *znode.Store, p *pending) (wire.Record, wire.Code
 		return wire.GetEphemeralsResponse{Ephemerals: ephemerals(store, s.id, r.PrefixPath)}, wire.CodeOK
 	}
 	if p.req.Op == wire.OpWhoAmI {
-		return wire.WhoAmIResponse{Clients: whoAmI(s.m.cfg.ownIdentities(p.ids))}, wire.CodeOK
+		return wire.WhoAmIResponse{Clients: whoAmI(s.m.cfg.Auth.ownIdentities(p.ids))}, wire.CodeOK
 	}
 	return nil, wire.CodeOK // ping
 }

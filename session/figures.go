@@ -141,7 +141,7 @@ func (m *Manager) Connections() (list []Connection) {
 	t.mu.Unlock()
 	for i, s := range all {
 		if !s.local {
-			list = append(list, Connection{s.Stats(), watches[i], m.cfg.ownIdentities(*s.ids.Load())})
+			list = append(list, Connection{s.Stats(), watches[i], m.cfg.Auth.ownIdentities(*s.ids.Load())})
 		}
 	}
 	return list

@@ -79,13 +79,13 @@ func NewManager(cfg Config) *Manager {
 	cfg.MinTimeout = cmp.Or(cfg.MinTimeout, 2*cfg.Tick)
 	cfg.MaxTimeout = cmp.Or(cfg.MaxTimeout, 20*cfg.Tick)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
-	cfg.ReapInterval = cmp.Or(cfg.ReapInterval, time.Minute)
-	cfg.ReapPerMinute = cmp.Or(cfg.ReapPerMinute, 10_000)
+	cfg.Reap.Interval = cmp.Or(cfg.Reap.Interval, time.Minute)
+	cfg.Reap.PerMinute = cmp.Or(cfg.Reap.PerMinute, 10_000)
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	if cfg.DigestHash == nil {
-		cfg.DigestHash = sha1.New
+	if cfg.Auth.DigestHash == nil {
+		cfg.Auth.DigestHash = sha1.New
 	}
 	cfg.QuotaError = cmp.Or(cfg.QuotaError, wire.CodeBadArguments)
 	m := &Manager{
@@ -446,7 +446,7 @@ func (m *Manager) shed() {
 // member leads (docs/protocol/semantics.md 5.2). It only proposes: each node is checked again when
 // the command is applied.
 func (m *Manager) reapLoop(ctx context.Context) {
-	every(ctx, m.cfg.ReapInterval, func() {
+	every(ctx, m.cfg.Reap.Interval, func() {
 		if m.tracker.leads() {
 			m.reap(ctx)
 		}
@@ -461,7 +461,7 @@ const reapRows = 20_000
 // written, it brings the cluster's clock into the log: after a restart, containers and TTL nodes
 // count from there.
 func (m *Manager) reap(ctx context.Context) {
-	neverUsedMs := int32(min(m.cfg.ReapNeverUsed.Milliseconds(), math.MaxInt32))
+	neverUsedMs := int32(min(m.cfg.Reap.NeverUsed.Milliseconds(), math.MaxInt32))
 	var paths []string
 	now, behind := m.replica.ClockMs(), int64(0)
 	for row := uint32(0); ; {
@@ -477,14 +477,14 @@ func (m *Manager) reap(ctx context.Context) {
 		}
 	}
 	slices.Sort(paths)
-	if len(paths) == 0 && behind < m.cfg.ReapInterval.Milliseconds()/2 {
+	if len(paths) == 0 && behind < m.cfg.Reap.Interval.Milliseconds()/2 {
 		return
 	}
 	if len(paths) == 0 {
 		paths = []string{""} // no node: its entry brings the clock into the log
 	}
 	m.log.Debug("reaping containers and TTL nodes", "nodes", len(paths))
-	pace := time.NewTicker(max(time.Minute/time.Duration(m.cfg.ReapPerMinute), 1))
+	pace := time.NewTicker(max(time.Minute/time.Duration(m.cfg.Reap.PerMinute), 1))
 	defer pace.Stop()
 	for _, path := range paths {
 		c := &znode.Command{Body: &znode.Reap{Path: path, NeverUsedMs: neverUsedMs}}

@@ -115,7 +115,7 @@ func TestCollectedAnswersAreSentWhileSubmitWaits(t *testing.T) {
 			},
 		},
 		"for a reconfig": {
-			cfg: Config{SkipACL: true},
+			cfg: Config{Auth: Auth{SkipACL: true}},
 			stall: func(_ *Manager, r *replica, c *client) func() {
 				r.flags = znode.Reconfig
 				r.apply(&znode.Command{Body: &znode.SetMembers{Text: threeMembers}})

@@ -106,7 +106,7 @@ func newSession(m *Manager, id wire.SessionID, generation uint64, addr netip.Add
 	s.lease.init(&m.instants, timeout, since)
 	s.stats.init(id, timeout, m.cfg.Now())
 	ids := []znode.Identity{AddrIdentity(addr)}
-	if m.cfg.SkipACL {
+	if m.cfg.Auth.SkipACL {
 		ids = append(ids, superIdentity)
 	}
 	s.ids.Store(&ids)

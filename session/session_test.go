@@ -204,7 +204,7 @@ func TestGarbageIsAnsweredAndNeverReachesTheLog(t *testing.T) {
 
 func TestAuth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m, _ := newMember(t, Config{SuperDigest: "super:D/InIHSb7yEEbrWz8b9l71RjZJU="})
+		m, _ := newMember(t, Config{Auth: Auth{SuperDigest: "super:D/InIHSb7yEEbrWz8b9l71RjZJU="}})
 		a, b, root := mustConnect(t, m, 10*time.Second), mustConnect(t, m, 10*time.Second), mustConnect(t, m, 10*time.Second)
 		private := []wire.ACL{{Perms: wire.PermAll, ID: wire.ID{Scheme: "auth", ID: ""}}}
 		a.send(wire.OpAuth, wire.AuthPacket{Scheme: "digest", Auth: []byte("ann:secret")})
@@ -394,7 +394,7 @@ const threeMembers = "server.1=a:1:2:participant;0.0.0.0:3\nserver.2=b:1:2:parti
 // write overtakes it.
 func TestReconfigIsAnsweredAtItsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m, r := newMember(t, Config{SkipACL: true})
+		m, r := newMember(t, Config{Auth: Auth{SkipACL: true}})
 		r.flags = znode.Reconfig
 		r.apply(&znode.Command{Body: &znode.SetMembers{Text: threeMembers}})
 		c := mustConnect(t, m, 10*time.Second)
@@ -467,7 +467,7 @@ func TestReconfigIsAnsweredAtItsEnd(t *testing.T) {
 func TestRequestsGoOnDuringAChange(t *testing.T) {
 	for _, op := range []wire.Op{wire.OpGetChildren, wire.OpPing} {
 		synctest.Test(t, func(t *testing.T) {
-			m, r := newMember(t, Config{SkipACL: true, Limits: Limits{Outstanding: 1}})
+			m, r := newMember(t, Config{Auth: Auth{SkipACL: true}, Limits: Limits{Outstanding: 1}})
 			r.flags = znode.Reconfig
 			r.apply(&znode.Command{Body: &znode.SetMembers{Text: threeMembers}})
 			c, other := mustConnect(t, m, 10*time.Second), mustConnect(t, m, 10*time.Second)
