@@ -29,7 +29,7 @@ func (c *client) give(op wire.Op, body wire.Record) {
 func (c *client) unsent() int {
 	c.s.out.mu.Lock()
 	defer c.s.out.mu.Unlock()
-	return c.s.out.unsent
+	return c.s.out.queue.unsent
 }
 
 // came says how many frames have come that were not looked at, in how many pieces, and from how

@@ -622,7 +622,7 @@ func (p *part) appendDue(list []due) []due {
 // backlog returns what one connection is to be sent later.
 func (f *fanout) backlog(r *reached, ids []znode.Identity) *backlog {
 	if f.shared == nil {
-		f.shared = newBurst(f.events, r.s.out.memory)
+		f.shared = newBurst(f.events, r.s.out.queue.memory)
 	}
 	f.shared.refs.Add(1)
 	b := &backlog{of: f.shared, first: r.first, more: r.more, ids: ids, bytes: r.first.bytes}
