@@ -132,19 +132,19 @@ func (s *Session) read(store *znode.Store, p *pending, r *wire.PathWatchRequest)
 	switch p.req.Op {
 	case wire.OpExists:
 		stat, code := store.Exists(r.Path, p.ids)
-		if r.Watch && (code == wire.CodeOK || code == wire.CodeNoNode) && !s.m.watches.add(s, r.Path, standard, 0) {
+		if r.Watch && (code == wire.CodeOK || code == wire.CodeNoNode) && !s.m.watches.add(&s.connection, r.Path, standard, 0) {
 			code = wire.CodeBadArguments
 		}
 		return wire.StatResponse{Stat: stat}, code
 	case wire.OpGetData:
 		data, stat, code := store.Get(r.Path, p.ids)
-		if r.Watch && code == wire.CodeOK && !s.m.watches.add(s, r.Path, standard, 0) {
+		if r.Watch && code == wire.CodeOK && !s.m.watches.add(&s.connection, r.Path, standard, 0) {
 			code = wire.CodeBadArguments
 		}
 		return wire.GetDataResponse{Data: data, Stat: stat}, code
 	default:
 		children, stat, code := store.Children(r.Path, p.ids)
-		if r.Watch && code == wire.CodeOK && !s.m.watches.add(s, r.Path, 0, standard) {
+		if r.Watch && code == wire.CodeOK && !s.m.watches.add(&s.connection, r.Path, 0, standard) {
 			code = wire.CodeBadArguments
 		}
 		if p.req.Op == wire.OpGetChildren {
@@ -179,7 +179,7 @@ func (s *Session) setWatches(store *znode.Store, r *wire.SetWatchesRequest, ids 
 			case readable && changed(&stat) > r.RelativeZxid:
 				s.notify(immediate, event, path)
 			default:
-				ok = s.m.watches.add(s, path, data, child) && ok
+				ok = s.m.watches.add(&s.connection, path, data, child) && ok
 			}
 		}
 	}
@@ -188,15 +188,15 @@ func (s *Session) setWatches(store *znode.Store, r *wire.SetWatchesRequest, ids 
 		if _, _, readable := store.Seen(path, ids); readable {
 			s.notify(immediate, wire.EventNodeCreated, path)
 		} else {
-			ok = s.m.watches.add(s, path, standard, 0) && ok
+			ok = s.m.watches.add(&s.connection, path, standard, 0) && ok
 		}
 	}
 	again(r.Child, 0, standard, wire.EventNodeChildrenChanged, func(st *wire.Stat) wire.Zxid { return st.Pzxid })
 	for _, path := range r.Persistent {
-		ok = s.m.watches.add(s, path, persistent, persistent) && ok
+		ok = s.m.watches.add(&s.connection, path, persistent, persistent) && ok
 	}
 	for _, path := range r.PersistentRecursive {
-		ok = s.m.watches.add(s, path, recursive, 0) && ok
+		ok = s.m.watches.add(&s.connection, path, recursive, 0) && ok
 	}
 	return ok
 }
@@ -205,9 +205,9 @@ func (s *Session) addWatch(r *wire.AddWatchRequest) (wire.Record, wire.Code) {
 	ok := false
 	switch r.Mode {
 	case wire.AddWatchPersistent:
-		ok = s.m.watches.add(s, r.Path, persistent, persistent)
+		ok = s.m.watches.add(&s.connection, r.Path, persistent, persistent)
 	case wire.AddWatchPersistentRecursive:
-		ok = s.m.watches.add(s, r.Path, recursive, 0)
+		ok = s.m.watches.add(&s.connection, r.Path, recursive, 0)
 	default:
 		return nil, wire.CodeMarshallingError
 	}
@@ -226,7 +226,7 @@ func (s *Session) checkOrRemoveWatches(op wire.Op, r *wire.WatchesRequest) wire.
 	if op == wire.OpCheckWatches {
 		does = s.m.watches.has
 	}
-	if !does(s, r.Path, data, child) {
+	if !does(&s.connection, r.Path, data, child) {
 		return wire.CodeNoWatcher
 	}
 	return wire.CodeOK
@@ -423,7 +423,7 @@ func (s *Session) listed(store *znode.Store, p *pending, r *wire.PathWatchReques
 		return wire.Stat{}, 0, code
 	}
 	stat, code := store.Exists(r.Path, p.ids)
-	if code == wire.CodeOK && r.Watch && !s.m.watches.add(s, r.Path, 0, standard) {
+	if code == wire.CodeOK && r.Watch && !s.m.watches.add(&s.connection, r.Path, 0, standard) {
 		code = wire.CodeBadArguments
 	}
 	return stat, bytes, code

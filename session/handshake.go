@@ -164,7 +164,7 @@ func (m *Manager) create(ctx context.Context, req *wire.ConnectRequest, addr net
 		res, err := m.propose(ctx, &znode.Command{
 			Session: id,
 			Seq:     m.nonce(),
-			Body:    &znode.CreateSession{Connection: connection(timeout, password, addr)},
+			Body:    &znode.CreateSession{Connection: connectionOf(timeout, password, addr)},
 		}, addr, timeout)
 		if err != nil {
 			return nil, nil, err
@@ -178,7 +178,7 @@ func (m *Manager) create(ctx context.Context, req *wire.ConnectRequest, addr net
 	}
 }
 
-func connection(timeout time.Duration, password []byte, addr netip.Addr) znode.Connection {
+func connectionOf(timeout time.Duration, password []byte, addr netip.Addr) znode.Connection {
 	return znode.Connection{TimeoutMs: int32(timeout.Milliseconds()), Password: password, Addr: znode.AddrText(addr)}
 }
 
@@ -211,7 +211,7 @@ func (m *Manager) attach(ctx context.Context, req *wire.ConnectRequest, addr net
 			Session:    req.SessionID,
 			Generation: generation,
 			Seq:        m.nonce(),
-			Body:       &znode.Attach{Connection: connection(timeout, req.Password, addr)},
+			Body:       &znode.Attach{Connection: connectionOf(timeout, req.Password, addr)},
 		}, addr, timeout)
 		if err != nil {
 			return nil, nil, err

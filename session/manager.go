@@ -55,13 +55,11 @@ type life struct {
 	stop     context.CancelFunc
 	wg       sync.WaitGroup
 	leaseNow signal // a session waits for a confirmation
-	sweepNow signal // connections with many watches have ended
 }
 
 // connected are the sessions with a connection to this member, and those that come and go.
 type connected struct {
 	mu         sync.Mutex
-	abandoned  []*Session // ended, with watches that are not forgotten yet
 	sessions   map[wire.SessionID]*Session
 	handshakes map[znode.Key]*handshake
 	heard      []*Session // heard from since their last confirmation
@@ -92,7 +90,7 @@ func NewManager(cfg Config) *Manager {
 		cfg:      cfg,
 		log:      cfg.Logger,
 		instants: instants{cfg.Clock, cfg.Clock.Now()},
-		life:     life{leaseNow: newSignal(), sweepNow: newSignal()},
+		life:     life{leaseNow: newSignal()},
 		connected: connected{
 			sessions:   map[wire.SessionID]*Session{},
 			handshakes: map[znode.Key]*handshake{},
@@ -105,7 +103,7 @@ func NewManager(cfg Config) *Manager {
 		KeepQuotas: cfg.KeepQuotas, Refusals: m.refusals})
 	m.cfg.Limits = *m.gate.Limits()
 	m.answering.Weighted = semaphore.NewWeighted(1)
-	m.watches.init(m.gate.Limits().WatchBytes, &m.stats, &m.gate.Memory)
+	m.watches.init(m.gate, &m.stats)
 	m.syncs.wake = newSignal()
 	m.claims.init()
 	m.tracker = newTracker(cfg.Tick, cfg.Clock, &m.stats.LeaseMargin)
@@ -122,7 +120,7 @@ func (m *Manager) Start(r Replica) {
 	m.ctx, m.stop = context.WithCancel(context.Background())
 	m.answering.ctx = m.ctx
 	loops := []func(context.Context){m.memoryLoop, m.leaseLoop, m.expiryLoop, m.reapLoop, m.syncLoop,
-		m.claimsLoop, m.sweepLoop}
+		m.claimsLoop, m.watches.sweep}
 	if m.cfg.ReadOnly {
 		loops = append(loops, m.readOnlyLoop)
 	}
@@ -195,12 +193,7 @@ func (m *Manager) forget(s *Session, last uint64) {
 		delete(m.sessions, s.id)
 	}
 	m.mu.Unlock()
-	if !m.watches.removeSome(s, removeStep) {
-		m.mu.Lock()
-		m.abandoned = append(m.abandoned, s)
-		m.mu.Unlock()
-		m.sweepNow.set()
-	}
+	m.watches.abandon(&s.connection)
 }
 
 func (m *Manager) all() []*Session {
@@ -217,7 +210,7 @@ func (m *Manager) endAll(why string) {
 
 // Applied implements the replica's listener: a command has just been applied on this member.
 func (m *Manager) Applied(store *znode.Store, c *znode.Command, res *znode.Result) {
-	m.fire(res.Events)
+	m.watches.fire(res.Events)
 	m.caughtUp(res.Zxid)
 	m.gate.Applied(store)
 	if m.cfg.Audit != nil {
@@ -252,13 +245,6 @@ func (m *Manager) Applied(store *znode.Store, c *znode.Command, res *znode.Resul
 			m.log.Debug("session expired", "session", c.Session, "zxid", res.Zxid)
 			m.sessionClosed(c.Session, "expired")
 		}
-	}
-}
-
-// fire sends the notifications that the events of a command cause.
-func (m *Manager) fire(events []znode.Event) {
-	if m.watches.fire(events) {
-		m.sweepNow.set()
 	}
 }
 
@@ -495,28 +481,6 @@ func (m *Manager) reap(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-pace.C:
-		}
-	}
-}
-
-// sweepLoop removes the watches of connections that had many, and settles those that have fired
-// when they were many.
-func (m *Manager) sweepLoop(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-m.sweepNow:
-		}
-		m.mu.Lock()
-		list := m.abandoned
-		m.abandoned = nil
-		m.mu.Unlock()
-		for _, s := range list {
-			for !m.watches.removeSome(s, removeStep) {
-			}
-		}
-		for !m.watches.settleSome(removeStep) {
 		}
 	}
 }

@@ -19,28 +19,11 @@ import (
 // Session is one generation of a session: the session as one connection has it. It ends with the
 // connection. The session itself may be attached again, which makes another Session.
 type Session struct {
-	m          *Manager
-	id         wire.SessionID
-	generation uint64
-	timeout    time.Duration
-	addr       netip.Addr
-
-	account admission.Account
-	out     output
-	lease   lease
-	stats   connStats
-
-	// ids are the identities that the connection has authenticated as, its address first. The list
-	// is replaced and never modified.
-	ids atomic.Pointer[[]znode.Identity]
-
-	local bool // of read-only mode: not one of the cluster's sessions
-
+	m *Manager
+	connection
 	requests
 	submitter
-	watching
 
-	ended atomic.Bool // set under mu
 	// granted is the instant at which the session became the first in the queue of a lock, 0 once
 	// its client has sent a request since.
 	granted atomic.Int64
@@ -70,15 +53,6 @@ type submitter struct {
 	sasl        *sasl.Server // the login, once it has begun
 }
 
-// watching is the share of a connection in the watch table, whose lock guards it.
-type watching struct {
-	// watched are the paths that the connection watches, in either table; nil if none
-	watched    map[string]struct{}
-	watchBytes int  // the bytes that these count for
-	reachedAt  int  // position in fanout.reached, plus 1, while a command fires
-	unwatched  bool // no watch is set any more
-}
-
 // pending is a request that is not answered yet.
 type pending struct {
 	req      wire.Request
@@ -99,18 +73,20 @@ type pending struct {
 var errNullToken = errors.New("session: null SASL token")
 
 func newSession(m *Manager, id wire.SessionID, generation uint64, addr netip.Addr, timeout time.Duration, since int64) *Session {
-	s := &Session{m: m, id: id, generation: generation, timeout: timeout, addr: addr}
+	s := &Session{m: m}
 	s.dequeued.L = &s.mu
-	s.account = admission.Account{Session: id, Addr: addr, Timeout: timeout}
-	s.out.init(&s.lease, &m.gate.Memory, &m.stats, &m.answering, 2*m.gate.Limits().Response)
-	s.lease.init(&m.instants, timeout, since)
-	s.stats.init(id, timeout, m.cfg.Now())
+	c := &s.connection
+	c.id, c.generation, c.timeout, c.addr, c.log, c.totals = id, generation, timeout, addr, m.log, &m.stats
+	c.account = admission.Account{Session: id, Addr: addr, Timeout: timeout}
+	c.out.init(&c.lease, &m.gate.Memory, &m.stats, &m.answering, 2*m.gate.Limits().Response)
+	c.lease.init(&m.instants, timeout, since)
+	c.stats.init(id, timeout, m.cfg.Now())
 	ids := []znode.Identity{AddrIdentity(addr)}
 	if m.cfg.Auth.SkipACL {
 		ids = append(ids, superIdentity)
 	}
-	s.ids.Store(&ids)
-	m.gate.Open(&s.account, ids)
+	c.ids.Store(&ids)
+	m.gate.Open(&c.account, ids)
 	return s
 }
 
@@ -557,26 +533,6 @@ func (s *Session) reply(p *pending, h wire.ReplyHeader, body wire.Record, bytes 
 	if p.last {
 		s.out.finish(false)
 	}
-}
-
-// notify queues a notification. It is called inside the critical section.
-func (s *Session) notify(zxid wire.Zxid, t wire.EventType, path string) {
-	event := wire.WatcherEvent{Type: t, State: wire.StateSyncConnected, Path: path}
-	if s.notice(notice{zxid: zxid, event: event}) {
-		s.m.stats.inc(&s.m.stats.PacketsSent)
-	}
-}
-
-// notifyLater queues notifications that are encoded, and counted, when they are sent. It is called
-// inside the critical section.
-func (s *Session) notifyLater(b *backlog) { s.notice(notice{zxid: b.zxid(), backlog: b}) }
-
-func (s *Session) notice(n notice) bool {
-	if !s.out.notify(n) {
-		s.m.log.Warn("client does not read its notifications, connection closed", "session", s.id, "client", s.addr)
-		return false
-	}
-	return true
 }
 
 // Detach ends this generation of the session, because its connection has ended, or is to be closed
