@@ -118,8 +118,8 @@ type due struct {
 // atPath is greater than the length of any path.
 const atPath = math.MaxInt
 
-// visible reports whether a connection with the identities ids may be sent an event. ZooKeeper sends
-// it the names of nodes below those that it may not read (docs/protocol/watches.md 6).
+// visible reports whether a connection with the identities ids may be sent an event. ZooKeeper
+// sends it the names of nodes below those that it may not read (docs/protocol/watches.md 6).
 func visible(e *znode.Event, ids []znode.Identity, base int) bool {
 	return e.ReadableBy(ids) && (base == atPath || !e.Guarded() || e.NamedTo(ids, base))
 }

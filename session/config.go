@@ -82,7 +82,8 @@ type Config struct {
 type Reap struct {
 	Interval  time.Duration // from one look for such nodes to the next; 0 means 60 s
 	PerMinute int           // bounds the deletions; 0 means 10 000
-	// NeverUsed is the age at which a container that never had a child is reaped too; 0 means never.
+	// NeverUsed is the age at which a container that never had a child is reaped too; 0 means
+	// never.
 	NeverUsed time.Duration
 }
 

@@ -29,18 +29,26 @@ type connection struct {
 	// is replaced and never modified.
 	ids atomic.Pointer[[]znode.Identity]
 
-	local bool        // of read-only mode: not one of the cluster's sessions
+	local *local      // of read-only mode; nil: one of the cluster's sessions
 	ended atomic.Bool // set under requests.mu
 
 	log    *slog.Logger
 	totals *stats // of all connections
 }
 
+// local is a session of read-only mode, with or without a connection.
+type local struct {
+	password []byte
+	timeout  time.Duration
+	heard    int64       // the instant at which its connection was last seen alive
+	closed   atomic.Bool // by its client
+}
+
 // watching is the share of a connection in the watch table, whose lock guards it.
 type watching struct {
 	// watched are the paths that the connection watches, in either table; nil if none
 	watched    map[string]struct{}
-	watchBytes int  // the bytes that these count for
+	watchBytes int  // the bytes of these watches
 	reachedAt  int  // position in fanout.reached, plus 1, while a command fires
 	unwatched  bool // no watch is set any more
 }

@@ -34,7 +34,7 @@ func (m *Manager) Stats() Stats {
 		c := store.Counts()
 		s.Sessions, s.Ephemerals = c.Sessions, c.Ephemerals
 	})
-	for _, c := range m.all() {
+	for _, c := range m.connected.all() {
 		s.Connections++
 		s.Outstanding += c.queued()
 	}
@@ -88,7 +88,7 @@ func (m *Manager) WatchersOf(path string) int {
 
 // WatchedBy returns the paths that the connection of a session watches, sorted.
 func (m *Manager) WatchedBy(id wire.SessionID) []string {
-	s := m.session(id)
+	s := m.connected.get(id)
 	if s == nil {
 		return nil
 	}
@@ -131,7 +131,7 @@ type Connection struct {
 
 // Connections lists the sessions that are connected to this member, in no particular order.
 func (m *Manager) Connections() (list []Connection) {
-	all := m.all()
+	all := m.connected.all()
 	watches := make([]int, len(all))
 	t := &m.watches
 	t.mu.Lock()
@@ -140,7 +140,7 @@ func (m *Manager) Connections() (list []Connection) {
 	}
 	t.mu.Unlock()
 	for i, s := range all {
-		if !s.local {
+		if s.local == nil {
 			list = append(list, Connection{s.Stats(), watches[i], m.cfg.Auth.ownIdentities(*s.ids.Load())})
 		}
 	}

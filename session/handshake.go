@@ -276,7 +276,7 @@ func (m *Manager) propose(ctx context.Context, c *znode.Command, addr netip.Addr
 func (m *Manager) handshakeApplied(store *znode.Store, c *znode.Command, by *znode.Connection, res *znode.Result) {
 	if res.Status == znode.Done {
 		m.tracker.renew(c.Session, res.Generation, time.Duration(by.TimeoutMs)*time.Millisecond)
-		if old := m.session(c.Session); old != nil {
+		if old := m.connected.get(c.Session); old != nil {
 			old.end("session moved")
 		}
 	}
@@ -289,8 +289,8 @@ func (m *Manager) handshakeApplied(store *znode.Store, c *znode.Command, by *zno
 	delete(m.handshakes, c.Key())
 	r := handshakeResult{status: res.Status, generation: res.Generation}
 	if res.Status == znode.Done {
-		r.session = newSession(m, c.Session, res.Generation, h.addr, h.timeout, h.since)
-		m.sessions[c.Session] = r.session
+		r.session = newSession(&m.member, &m.connected, c.Session, res.Generation, h.addr, h.timeout, h.since)
+		m.connected.put(r.session)
 	}
 	h.result <- r
 }
@@ -470,8 +470,6 @@ const (
 // guesses counts attaches with a wrong password. It never affects a client that has the right one:
 // session ids are public, so a stranger could keep the holder of a session away otherwise.
 type guesses struct {
-	superLogins PerMinute // the records of refused logins as super user
-
 	mu        sync.Mutex
 	began     time.Time
 	byAddr    map[netip.Prefix]int

@@ -70,6 +70,14 @@ func (a *Auth) digestIdentities(auth string) []znode.Identity {
 	return ids
 }
 
+// claimsSuper reports whether "user:password" has the name of the super user of scheme digest, and
+// another password.
+func (a *Auth) claimsSuper(auth string) bool {
+	user, _, _ := strings.Cut(auth, ":")
+	super, _, _ := strings.Cut(a.SuperDigest, ":")
+	return super != "" && user == super && !a.NoDigest && !slices.Contains(a.digestIdentities(auth), superIdentity)
+}
+
 // AddrIdentity is the identity of a connection from an address.
 func AddrIdentity(a netip.Addr) znode.Identity {
 	return znode.Identity{Scheme: "ip", ID: znode.AddrText(a)}

@@ -415,8 +415,8 @@ const (
 	// flushPatience is how long Flush waits for the client on behalf of the goroutine that reads
 	// from it.
 	flushPatience = 10 * time.Millisecond
-	// outputCollectBytes bounds the output that Submit's goroutine collects before another goroutine
-	// is started to send it.
+	// outputCollectBytes bounds the output that Submit's goroutine collects before another
+	// goroutine is started to send it.
 	outputCollectBytes = 64 << 10
 )
 
@@ -455,8 +455,8 @@ func (o *output) wakeLocked() {
 	}
 }
 
-// wake starts a goroutine that sends the unsent output. Submit calls it before it waits, and confirm
-// when the lease has been confirmed.
+// wake starts a goroutine that sends the unsent output. Submit calls it before it waits, and
+// confirm when the lease has been confirmed.
 func (o *output) wake() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -123,8 +123,8 @@ func TestRateQuotaEndsNoSession(t *testing.T) {
 		}
 		running.Wait()
 		synctest.Wait()
-		if n := m.Measures().Expired.Load(); n > 0 || len(m.all()) != len(clients) {
-			t.Errorf("%d sessions expired, %d connections are left", n, len(m.all()))
+		if n := m.Measures().Expired.Load(); n > 0 || len(m.connected.all()) != len(clients) {
+			t.Errorf("%d sessions expired, %d connections are left", n, len(m.connected.all()))
 		}
 		time.Sleep(admission.PauseLimit(m.cfg.MaxTimeout) + time.Second)
 	})

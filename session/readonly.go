@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -39,18 +40,13 @@ var (
 	errGlobal   = errors.New("session: this member only reads, and the client's session is one of the cluster")
 )
 
-// readOnly is the state of read-only mode. The Manager's mu guards locals.
+// readOnly is the state of read-only mode.
 type readOnly struct {
 	on     atomic.Bool
 	nextID atomic.Uint64
-	locals map[wire.SessionID]*local
-}
 
-// local is a session of read-only mode, whether it has a connection or not.
-type local struct {
-	password []byte
-	timeout  time.Duration
-	heard    int64 // Manager.since, when its connection was last seen alive
+	mu     sync.Mutex
+	locals map[wire.SessionID]*local
 }
 
 func (r *readOnly) init(member uint8, now time.Time) {
@@ -63,9 +59,15 @@ func (m *Manager) ReadOnly() bool { return m.readOnly.on.Load() }
 
 // LocalSessions is the number of sessions of read-only mode.
 func (m *Manager) LocalSessions() int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return len(m.readOnly.locals)
+	m.readOnly.mu.Lock()
+	defer m.readOnly.mu.Unlock()
+	n := 0
+	for _, l := range m.readOnly.locals {
+		if !l.closed.Load() {
+			n++
+		}
+	}
+	return n
 }
 
 // readOnlyLoop begins and ends read-only mode.
@@ -85,16 +87,16 @@ func (m *Manager) readOnlyLoop(ctx context.Context) {
 }
 
 func (m *Manager) leaveReadOnly() {
-	m.mu.Lock()
+	m.readOnly.mu.Lock()
 	m.readOnly.on.Store(false)
 	var ended []*Session
 	for id := range m.readOnly.locals {
-		if s := m.sessions[id]; s != nil {
+		if s := m.connected.get(id); s != nil {
 			ended = append(ended, s)
 		}
 	}
 	clear(m.readOnly.locals)
-	m.mu.Unlock()
+	m.readOnly.mu.Unlock()
 	for _, s := range ended {
 		s.end("there is a leader again: the client is to connect anew")
 	}
@@ -105,12 +107,12 @@ func (m *Manager) leaveReadOnly() {
 // a connection are ended with it: see lease.mustClose.
 func (m *Manager) forgetLocals() {
 	now := m.since()
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.readOnly.mu.Lock()
+	defer m.readOnly.mu.Unlock()
 	for id, l := range m.readOnly.locals {
-		if s := m.sessions[id]; s != nil {
+		if s := m.connected.get(id); s != nil && !l.closed.Load() {
 			l.heard = s.lease.confirmed.Load()
-		} else if now-l.heard > int64(l.timeout) {
+		} else if l.closed.Load() || now-l.heard > int64(l.timeout) {
 			delete(m.readOnly.locals, id)
 		}
 	}
@@ -131,10 +133,12 @@ func (m *Manager) connectReadOnly(req *wire.ConnectRequest, addr netip.Addr, tim
 	if id != 0 && !isLocalID(id) {
 		return nil, nil, errGlobal
 	}
-	m.mu.Lock()
-	old := m.sessions[id]
+	m.readOnly.mu.Lock()
 	known := m.readOnly.locals[id]
-	m.mu.Unlock()
+	m.readOnly.mu.Unlock()
+	if known != nil && known.closed.Load() {
+		known = nil
+	}
 	if id != 0 && (known == nil || subtle.ConstantTimeCompare(known.password, req.Password) != 1) {
 		refused := refusal(req)
 		if known != nil {
@@ -146,7 +150,7 @@ func (m *Manager) connectReadOnly(req *wire.ConnectRequest, addr netip.Addr, tim
 		refused.ReadOnly = true
 		return nil, refused, nil
 	}
-	if id != 0 && old != nil {
+	if old := m.connected.get(id); old != nil {
 		old.end("session attached by another connection")
 	}
 	l := &local{timeout: timeout}
@@ -169,14 +173,14 @@ func (m *Manager) connectReadOnly(req *wire.ConnectRequest, addr netip.Addr, tim
 // openLocal makes the Session of a connection to a local session; nil if read-only mode has ended.
 func (m *Manager) openLocal(id wire.SessionID, l *local, addr netip.Addr) *Session {
 	l.heard = m.since()
-	s := newSession(m, id, 0, addr, l.timeout, l.heard)
-	s.local, s.lease.local = true, true
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	s := newSession(&m.member, &m.connected, id, 0, addr, l.timeout, l.heard)
+	s.local, s.lease.local = l, true
+	m.readOnly.mu.Lock()
+	defer m.readOnly.mu.Unlock()
 	if !m.ReadOnly() {
 		return nil
 	}
 	m.readOnly.locals[id] = l
-	m.sessions[id] = s
+	m.connected.put(s)
 	return s
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -11,7 +12,6 @@ import (
 	"time"
 
 	"lockkeeper/session/admission"
-	"lockkeeper/session/sasl"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
@@ -19,8 +19,11 @@ import (
 // Session is one generation of a session: the session as one connection has it. It ends with the
 // connection. The session itself may be attached again, which makes another Session.
 type Session struct {
-	m *Manager
+	m    *member
+	home *connected
 	connection
+	exec  executor
+	login login
 	requests
 	submitter
 
@@ -29,8 +32,9 @@ type Session struct {
 	granted atomic.Int64
 }
 
-// requests are those of a session that are not answered yet, in their order.
+// requests is the queue of a session: the requests that are not answered yet, in their order.
 type requests struct {
+	gate     *admission.Gate
 	mu       sync.Mutex
 	dequeued sync.Cond // the queue has become shorter, or the connection has ended
 	queue    []pending
@@ -46,36 +50,20 @@ type requests struct {
 
 // submitter is the state of Submit's goroutine.
 type submitter struct {
-	ignoring    bool         // a request has ended the connection: what follows it is ignored
-	proposedIDs int          // how many of ids the newest command that carried them had
-	arriving    int          // bytes that are counted for the frame that arrives
-	pausedUntil time.Time    // by a rate quota; zero: it is not
-	sasl        *sasl.Server // the login, once it has begun
-}
-
-// pending is a request that is not answered yet.
-type pending struct {
-	req      wire.Request
-	record   wire.Record      // nil for writes
-	code     wire.Code        // != 0: the answer to a request that is refused
-	ids      []znode.Identity // when it was received
-	seq      uint64           // != 0: a write
-	received time.Time
-	size     int  // of the frame, in bytes
-	last     bool // the connection ends after the answer
-	own      bool // answered within Submit, whose caller sends the answer
-
-	ticket admission.Ticket
-	price  admission.Price
+	ignoring    bool      // a request has ended the connection: what follows it is ignored
+	proposedIDs int       // the length of ids in the newest command that carried them
+	arriving    int       // bytes that are counted for the arriving frame
+	pausedUntil time.Time // by a rate quota; zero: it is not
 }
 
 // errNullToken says that a client began SASL without a token. ZooKeeper closes the connection.
 var errNullToken = errors.New("session: null SASL token")
 
-func newSession(m *Manager, id wire.SessionID, generation uint64, addr netip.Addr, timeout time.Duration, since int64) *Session {
-	s := &Session{m: m}
-	s.dequeued.L = &s.mu
+func newSession(m *member, home *connected, id wire.SessionID, generation uint64, addr netip.Addr, timeout time.Duration, since int64) *Session {
+	s := &Session{m: m, home: home}
+	s.dequeued.L, s.gate = &s.mu, m.gate
 	c := &s.connection
+	s.exec, s.login = executor{m, c}, login{m: m, c: c}
 	c.id, c.generation, c.timeout, c.addr, c.log, c.totals = id, generation, timeout, addr, m.log, &m.stats
 	c.account = admission.Account{Session: id, Addr: addr, Timeout: timeout}
 	c.out.init(&c.lease, &m.gate.Memory, &m.stats, &m.answering, 2*m.gate.Limits().Response)
@@ -113,7 +101,7 @@ func (s *Session) Submit(frame []byte) error {
 		return err
 	}
 	if req.Op != wire.OpAuth && req.Op != wire.OpSASL {
-		s.m.hear(s)
+		s.m.reports.hear(&s.connection)
 	}
 	s.pause()
 	now := time.Now()
@@ -149,12 +137,12 @@ func (s *Session) RefuseLarge(head []byte) error {
 	if err != nil {
 		return err
 	}
-	s.m.hear(s)
+	s.m.reports.hear(&s.connection)
 	s.stats.received(req, time.Now())
 	p := pending{req: req, received: time.Now(), ids: *s.ids.Load(), size: len(head)}
 	if err = s.waitToEnter(&p); err == nil {
 		p.code, p.last = wire.CodeBadArguments, true
-		if s.lacksRequired(req.Op) {
+		if s.login.lacksRequired(req.Op) {
 			p.code = wire.CodeSessionClosedRequireSASLAuth
 		}
 		err = s.admit(&p)
@@ -191,7 +179,7 @@ var errNotLoggedIn = errors.New("session: a long frame from a client that has no
 // Expect counts n bytes of memory that the frame takes that is arriving. An error means that there
 // is no room for it, and that the connection must be closed. Only Submit's goroutine may call it.
 func (s *Session) Expect(n int) error {
-	if !s.provedEnough() {
+	if !s.login.provedEnough() {
 		return errNotLoggedIn
 	}
 	if err := s.m.gate.Memory.Arrive(s.arriving, n); err != nil {
@@ -227,7 +215,7 @@ func (s *Session) admit(p *pending) error {
 		}
 	}
 	s.ignoring = p.last || p.req.Op == wire.OpCloseSession
-	if _, is := s.reportOf(p); is {
+	if _, is := s.exec.reportOf(p); is {
 		if err := s.awaitEmpty(); err != nil {
 			return err
 		}
@@ -248,8 +236,8 @@ func (s *Session) admit(p *pending) error {
 	s.mu.Unlock()
 	// The queue is empty (or p is a ping), and only this goroutine adds to it.
 	p.own = true
-	if p.code != wire.CodeOK || !s.executeReport(p) && !s.executeLong(p) {
-		s.m.replica.View(func(store *znode.Store) { s.execute(store, p) })
+	if p.code != wire.CodeOK || !s.exec.executeReport(p) && !s.exec.executeLong(p) {
+		s.m.replica.View(func(store *znode.Store) { s.exec.execute(store, p) })
 	}
 	return nil
 }
@@ -316,7 +304,7 @@ func (s *Session) dequeueLocked(n int) {
 // classify decides what a request is: a write (seq != 0), something to be executed at its place
 // (record), or something to be refused (code).
 func (s *Session) classify(p *pending) error {
-	if s.lacksRequired(p.req.Op) {
+	if s.login.lacksRequired(p.req.Op) {
 		p.code, p.last = wire.CodeSessionClosedRequireSASLAuth, true
 		return nil
 	}
@@ -332,7 +320,7 @@ func (s *Session) classify(p *pending) error {
 		if err != nil {
 			return err // closed without an answer
 		}
-		if p.code, err = s.authenticate(record.(*wire.AuthPacket)); err != nil {
+		if p.code, err = s.login.authenticate(record.(*wire.AuthPacket)); err != nil {
 			return err
 		}
 		p.last = p.code != wire.CodeOK
@@ -344,7 +332,7 @@ func (s *Session) classify(p *pending) error {
 		if token == nil {
 			return errNullToken
 		}
-		p.record, p.code = s.stepSASL(token)
+		p.record, p.code = s.login.stepSASL(token)
 		p.last = p.code != wire.CodeOK
 	case isWrite(op):
 		if err != nil {
@@ -354,7 +342,7 @@ func (s *Session) classify(p *pending) error {
 		if p.price, p.code = s.m.gate.Price((*waiter)(s), &s.account, record, p.ids); p.code != wire.CodeOK {
 			return nil
 		}
-		s.nameCreator(p, record)
+		p.nameCreator(&s.m.cfg.Auth, record)
 		s.mu.Lock()
 		s.seq++
 		p.seq = s.seq
@@ -370,16 +358,6 @@ func (s *Session) classify(p *pending) error {
 		p.code, p.last = wire.CodeUnimplemented, true
 	}
 	return nil
-}
-
-// isWrite reports whether requests with op become commands of the log.
-func isWrite(op wire.Op) bool {
-	switch op {
-	case wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer, wire.OpCreateTTL, wire.OpDelete,
-		wire.OpSetData, wire.OpSetACL, wire.OpSync, wire.OpMulti, wire.OpReconfig, wire.OpCloseSession:
-		return true
-	}
-	return false
 }
 
 func (s *Session) submitWrite(p *pending) error {
@@ -433,6 +411,21 @@ func (s *Session) fullLocked() bool {
 		len(s.queue) > 0 && s.m.gate.Crowded()
 }
 
+// awaitEmpty waits until all requests of the session are answered: a report is not made in the
+// critical section of a write. It does not wait for a change of the members.
+func (s *Session) awaitEmpty() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for len(s.queue) > 0 && !s.deferred && !s.ended.Load() {
+		s.out.wake()
+		s.dequeued.Wait()
+	}
+	if s.ended.Load() {
+		return errEnded
+	}
+	return nil
+}
+
 // writeApplied is called inside the critical section in which a write of this session was applied.
 func (s *Session) writeApplied(store *znode.Store, c *znode.Command, res *znode.Result) {
 	switch res.Status {
@@ -474,14 +467,14 @@ func (s *Session) reconfigured(store *znode.Store, c *znode.Command, res *znode.
 // answerFirstLocked answers the write at the head of the queue, and executes the reads that follow
 // it, unless the connection has ended.
 func (s *Session) answerFirstLocked(store *znode.Store, res *znode.Result) {
-	s.answerWrite(store, &s.queue[0], res)
+	s.exec.answerWrite(store, &s.queue[0], res)
 	if s.queue[0].req.Op == wire.OpReconfig {
 		s.changing, s.deferred = false, false
 	}
 	n := 1
 	for ; n < len(s.queue) && s.queue[n].seq == 0; n++ {
 		if !s.out.ended() {
-			s.execute(store, &s.queue[n])
+			s.exec.execute(store, &s.queue[n])
 		}
 	}
 	s.dequeueLocked(n)
@@ -495,44 +488,12 @@ func (s *Session) answerPingsLocked(store *znode.Store) {
 		if p.req.Op != wire.OpPing {
 			return false
 		}
-		s.execute(store, &p)
+		s.exec.execute(store, &p)
 		over.Add(p.ticket)
 		return true
 	})...)
 	s.held.Sub(over)
 	s.m.gate.Release(over)
-}
-
-// answerWrite queues the reply to a write.
-func (s *Session) answerWrite(store *znode.Store, p *pending, res *znode.Result) {
-	var body wire.Record
-	if res.Code == wire.CodeOK {
-		body = s.writeReply(store, p, res)
-	}
-	s.reply(p, wire.ReplyHeader{Xid: p.req.Xid, Zxid: res.Zxid, Err: s.quotaError(res.Code)}, body, 0)
-	if p.req.Op == wire.OpCloseSession && res.Code == wire.CodeOK {
-		s.m.log.Debug("session closed by its client", "session", s.id, "zxid", res.Zxid)
-		s.out.finish(true)
-	}
-}
-
-// reply queues a reply, whose body has about so many bytes if it may be large.
-func (s *Session) reply(p *pending, h wire.ReplyHeader, body wire.Record, bytes int) {
-	if p.req.Op == wire.OpPing {
-		h.Xid = wire.XidPing
-	}
-	sent, ok := s.out.reply(h, body, bytes, p.own)
-	s.m.gate.Replied(&s.account, sent)
-	if !ok {
-		s.m.log.Warn("client does not read its answers, connection closed", "session", s.id, "client", s.addr)
-		return
-	}
-	latency := time.Since(p.received)
-	s.stats.sent(h, latency)
-	s.m.stats.replied(isWrite(p.req.Op) && p.req.Op != wire.OpSync, latency)
-	if p.last {
-		s.out.finish(false)
-	}
 }
 
 // Detach ends this generation of the session, because its connection has ended, or is to be closed
@@ -564,7 +525,9 @@ func (s *Session) markEnded() {
 	s.mu.Unlock()
 	if !was {
 		s.m.gate.Close(&s.account)
-		s.m.forget(s, last)
+		s.m.audit.left(s.id, s.generation, last)
+		s.home.remove(s)
+		s.m.watches.abandon(&s.connection)
 	}
 }
 
@@ -597,29 +560,10 @@ func (s *Session) queued() int {
 	return len(s.queue)
 }
 
-// isLocal says which requests are answered by this member alone, from its own state.
-func isLocal(op wire.Op) bool {
-	switch op {
-	case wire.OpExists, wire.OpGetData, wire.OpGetACL, wire.OpGetChildren, wire.OpGetChildren2, wire.OpPing,
-		wire.OpCheckWatches, wire.OpRemoveWatches, wire.OpAddWatch, wire.OpSetWatches, wire.OpSetWatches2,
-		wire.OpMultiRead, wire.OpGetEphemerals, wire.OpGetAllChildrenNumber, wire.OpWhoAmI:
-		return true
-	}
-	return false
-}
-
-// isLong reports whether a read may take long. Such a read waits until all requests before it are
-// answered: reads behind a write are executed in the critical section of that write, and a thousand
-// long reads would block it. It does not wait for a change of the members that is being carried
-// out, which may take minutes.
-func isLong(op wire.Op) bool {
-	switch op {
-	case wire.OpGetACL, wire.OpGetChildren, wire.OpGetChildren2, wire.OpMultiRead, wire.OpGetEphemerals,
-		wire.OpSetWatches, wire.OpSetWatches2:
-		return true
-	}
-	return false
-}
+// Identify adds an identity that the connection has proved before its handshake, as the holder of a
+// certificate has. It must be called before the first Submit. It returns false if the connection
+// would have too many identities; it has to be closed then.
+func (s *Session) Identify(id znode.Identity) bool { return s.login.certificate(id) }
 
 // Open gives the session the connection on which its output is sent, the answer to the handshake
 // first. Its caller calls Flush next. Two goroutines send, one at a time:
@@ -649,14 +593,12 @@ func (s *Session) Flush(wait bool) error {
 // classifyLocal refuses what a member in read-only mode cannot do, before the request's body is
 // decoded, as ZooKeeper does. It reports whether p is classified by that.
 func (s *Session) classifyLocal(p *pending) bool {
-	if !s.local {
+	if s.local == nil {
 		return false
 	}
 	switch op := p.req.Op; {
 	case op == wire.OpCloseSession:
-		s.m.mu.Lock()
-		delete(s.m.readOnly.locals, s.id)
-		s.m.mu.Unlock()
+		s.local.closed.Store(true)
 		p.last = true
 		return true
 	case isWrite(op), op == wire.OpCheck, op == wire.OpDeleteContainer:
@@ -664,4 +606,82 @@ func (s *Session) classifyLocal(p *pending) bool {
 		return true
 	}
 	return false
+}
+
+// reacted is called with each request of a session that has been granted a lock.
+func (s *Session) reacted() {
+	if at := s.granted.Swap(0); at != 0 {
+		s.m.stats.Handoff.Observe(int64(s.m.recent() - at))
+	}
+}
+
+// quiet reports whether no request of the session is under way, and no output unsent.
+func (s *Session) quiet() bool {
+	unsent, _, _ := s.out.holds()
+	return unsent == 0 && s.queued() == 0
+}
+
+// connected holds the sessions with a connection to this member.
+type connected struct {
+	mu       sync.Mutex
+	sessions map[wire.SessionID]*Session
+}
+
+// get returns the connection of a session, nil if there is none.
+func (c *connected) get(id wire.SessionID) *Session {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.sessions[id]
+}
+
+// put adds s, in the place of an earlier connection of the session.
+func (c *connected) put(s *Session) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sessions[s.id] = s
+}
+
+// remove removes s, unless the session has a newer connection.
+func (c *connected) remove(s *Session) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.sessions[s.id] == s {
+		delete(c.sessions, s.id)
+	}
+}
+
+func (c *connected) all() []*Session {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Collect(maps.Values(c.sessions))
+}
+
+func (c *connected) endAll(why string) {
+	for _, s := range c.all() {
+		s.end(why)
+	}
+}
+
+// endUnconfirmed ends the connections that could not get a confirmation of their lease. It returns
+// the number of those with a request since the last confirmation, and of the clients from which
+// this member withholds output.
+func (c *connected) endUnconfirmed(now int64) (ended, withheld int) {
+	var closing []*Session
+	c.mu.Lock()
+	for _, s := range c.sessions {
+		if s.lease.overdue(now) {
+			withheld++
+		}
+		if s.lease.mustClose(now) {
+			closing = append(closing, s)
+		}
+	}
+	c.mu.Unlock()
+	for _, s := range closing {
+		if s.lease.openSince.Load() != 0 {
+			ended++
+		}
+		s.end("lease not confirmed: this member does not reach the leader, or the client is silent")
+	}
+	return ended, withheld
 }

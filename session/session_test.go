@@ -380,7 +380,7 @@ func TestNoWatchIsSetForAConnectionThatHasEnded(t *testing.T) {
 		c := mustConnect(t, m, 10*time.Second)
 		p := pending{req: wire.Request{Xid: 1, Op: wire.OpExists}, record: &wire.PathWatchRequest{Path: "/n", Watch: true}, ids: *c.s.ids.Load()}
 		c.detach()
-		r.View(func(s *znode.Store) { c.s.execute(s, &p) })
+		r.View(func(s *znode.Store) { c.s.exec.execute(s, &p) })
 		if n := m.watches.counts(); n != (WatchCounts{}) {
 			t.Fatalf("left in the watch table: %+v", n)
 		}

@@ -50,6 +50,11 @@ func firstLocalID(member uint8, now time.Time) uint64 {
 // isLocalID says whether an id is of a session of read-only mode, of this member's or of another's.
 func isLocalID(id wire.SessionID) bool { return uint64(id)>>localBits == 0 }
 
+func (n *numbers) init(member uint8, now time.Time) {
+	n.nextID.Store(firstID(member, now))
+	n.nextNonce.Store(uint64(now.UnixNano()))
+}
+
 func (n *numbers) newID() wire.SessionID { return wire.SessionID(n.nextID.Add(1)) }
 
 // nonce numbers the commands that have no place in a session's order.
