@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"container/heap"
 	"context"
 	"math"
@@ -69,6 +70,13 @@ func (t *tracker) lead(store *znode.Store) {
 	t.leading = true
 	for info := range store.Sessions() {
 		t.renewLocked(info.ID, info.Generation, time.Duration(info.TimeoutMs)*time.Millisecond)
+	}
+}
+
+// restart gives every session its full timeout, if this member leads: its sessions are new ones.
+func (t *tracker) restart(store *znode.Store) {
+	if t.leads() {
+		t.lead(store)
 	}
 }
 
@@ -207,6 +215,37 @@ func (d *deadlines) Pop() any {
 	*d = old[:len(old)-1]
 	l.index = -1
 	return l
+}
+
+// count returns the number of leases; -1 if this member does not lead.
+func (t *tracker) count() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.leading {
+		return -1
+	}
+	return len(t.leases)
+}
+
+// Deadline is the time at which a session expires if no member hears from its client until then.
+type Deadline struct {
+	Session wire.SessionID
+	At      time.Time
+}
+
+// list is Manager.Deadlines.
+func (t *tracker) list() (list []Deadline, leads bool) {
+	t.mu.Lock()
+	leads = t.leading
+	now := t.clock.Awake()
+	for _, l := range t.leases {
+		list = append(list, Deadline{Session: l.id, At: time.Now().Add(l.deadline.Sub(now))})
+	}
+	t.mu.Unlock()
+	slices.SortFunc(list, func(a, b Deadline) int {
+		return cmp.Or(a.At.Compare(b.At), cmp.Compare(uint64(a.Session), uint64(b.Session)))
+	})
+	return list, leads
 }
 
 // expire proposes the end of expired sessions while this member leads, until ctx ends.

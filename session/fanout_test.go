@@ -144,7 +144,7 @@ func TestManyOneShotWatchesFire(t *testing.T) {
 		m, _ := newMember(t, Config{})
 		ending := &mustConnect(t, m, 10*time.Second).s.connection
 		again := &mustConnect(t, m, 10*time.Second).s.connection
-		var table watchTable // without sweep
+		var table WatchTable // without sweep
 		table.init(m.gate, &m.stats)
 		var events []znode.Event
 		for i := range 2 * removeStep {

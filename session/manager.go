@@ -20,35 +20,27 @@ type Manager struct {
 	member
 	connected connected
 	tracker   *tracker
-	readOnly  readOnly
-	syncs     syncs
-	claims    claims
 	guesses   guesses
+	readOnly  readOnly
+	arriving  handshakes
+	syncs     syncs
 	restores  restores
-	arrivals
 
 	stop context.CancelFunc
 	wg   sync.WaitGroup
 }
 
-// arrivals are the handshakes under way.
-type arrivals struct {
-	mu         sync.Mutex
-	handshakes map[znode.Key]*handshake
-	// behind are the handshakes of clients that have seen more than this member has applied.
-	behind map[chan struct{}]wire.Zxid
-}
-
 // NewManager returns a Manager that can be given to a Replica as its listener. It serves no client
 // before Start.
 func NewManager(cfg Config) *Manager {
-	m := &Manager{arrivals: arrivals{handshakes: map[znode.Key]*handshake{}, behind: map[chan struct{}]wire.Zxid{}}}
+	m := new(Manager)
 	m.member.init(cfg)
 	m.connected.sessions = map[wire.SessionID]*Session{}
 	m.tracker = newTracker(m.cfg.Tick, m.cfg.Clock, &m.stats.LeaseMargin)
-	m.syncs.wake = newSignal()
-	m.claims.init()
-	m.readOnly.init(m.cfg.Member, m.cfg.Now())
+	m.guesses.stats, m.guesses.refusals = &m.stats, m.refusals
+	m.readOnly.init(&m.member, &m.connected, &m.guesses)
+	m.arriving.init(&m.member, &m.connected, m.tracker, &m.readOnly, &m.guesses)
+	m.syncs.m, m.syncs.wake, m.restores.m = &m.member, newSignal(), &m.member
 	return m
 }
 
@@ -58,11 +50,11 @@ func (m *Manager) Start(r Replica) {
 	r.View(m.gate.Applied)
 	m.ctx, m.stop = context.WithCancel(context.Background())
 	m.answering.ctx = m.ctx
-	loops := []func(context.Context){m.memoryLoop, m.leaseLoop, m.syncLoop, m.claimsLoop, m.watches.sweep,
+	loops := []func(context.Context){m.memoryLoop, m.leaseLoop, m.syncs.run, m.arriving.claims.run, m.watches.sweep,
 		func(ctx context.Context) { m.tracker.expire(ctx, &m.member) },
 		func(ctx context.Context) { m.tracker.reap(ctx, &m.member) }}
 	if m.cfg.ReadOnly {
-		loops = append(loops, m.readOnlyLoop)
+		loops = append(loops, m.readOnly.run)
 	}
 	for _, loop := range loops {
 		m.wg.Go(func() { loop(m.ctx) })
@@ -96,14 +88,33 @@ func (m *Manager) Serving() bool {
 	return ok && m.joined()
 }
 
-// joined reports whether this member has caught up with a leader since it started.
-func (m *Manager) joined() bool {
-	select {
-	case <-m.replica.CaughtUp():
-		return true
-	default:
-		return false
-	}
+// ReadOnly reports whether this member serves without a leader, clients that accept it.
+func (m *Manager) ReadOnly() bool { return m.readOnly.on.Load() }
+
+// Connect answers a connect request from a client at addr. Three outcomes:
+//
+//   - a Session and the response to send before anything else;
+//   - no Session and a response that says "expired" (timeout 0): send it, then close;
+//   - an error: close without a byte, so that the client tries another member.
+//
+// The caller must Detach a Session that it was given. Connect waits for a commit; ctx ends that.
+func (m *Manager) Connect(ctx context.Context, req *wire.ConnectRequest, addr netip.Addr,
+) (*Session, *wire.ConnectResponse, error) {
+	return m.arriving.connect(ctx, req, addr.Unmap())
+}
+
+// Sync returns when this member has applied everything that had been committed when it was called:
+// a View that follows is linearizable. It waits for a leader if there is none, until ctx ends.
+func (m *Manager) Sync(ctx context.Context) error { return m.syncs.sync(ctx) }
+
+// Restore replaces the state of the whole cluster by the snapshot that sc reads, without the
+// sessions and ephemeral nodes in it, and ends all sessions; see znode.RestoreStep. It returns the
+// zxid of the change on this member. admit decides about the size of the state, before anything
+// has been changed. When ctx ends before the last step has been proposed, the restore is given up;
+// afterwards Restore returns when the outcome is known. Errors: ErrRestoreBusy, ErrRestoreRefused,
+// ErrRestoreUnknown, those of admit, sc and ctx.
+func (m *Manager) Restore(ctx context.Context, sc *znode.SnapshotScanner, admit func(znode.Size) error) (wire.Zxid, error) {
+	return m.restores.restore(ctx, sc, admit)
 }
 
 // ClientAddr returns the address of a session's client, if it is connected to this member.
@@ -118,7 +129,7 @@ func (m *Manager) ClientAddr(id wire.SessionID) (addr netip.Addr, connected bool
 // Applied implements the replica's listener: a command has just been applied on this member.
 func (m *Manager) Applied(store *znode.Store, c *znode.Command, res *znode.Result) {
 	m.watches.fire(res.Events)
-	m.caughtUp(res.Zxid)
+	m.arriving.caughtUp(res.Zxid)
 	m.gate.Applied(store)
 	s := m.connected.get(c.Session)
 	here := s != nil && s.generation == c.Generation
@@ -132,12 +143,17 @@ func (m *Manager) Applied(store *znode.Store, c *znode.Command, res *znode.Resul
 			m.sessionClosed(c.Session, "closed")
 		}
 	case *znode.CreateSession:
-		m.handshakeApplied(store, c, &b.Connection, res)
-		m.restoreOpened(c, res)
+		m.arriving.applied(store, c, &b.Connection, res)
+		m.restores.created(c, res)
 	case *znode.Attach:
-		m.handshakeApplied(store, c, &b.Connection, res)
+		m.arriving.applied(store, c, &b.Connection, res)
 	case *znode.RestoreStep:
-		m.restoreApplied(store, c, res)
+		if m.restores.stepApplied(c, res); res.Restored {
+			m.log.Warn("the state has been replaced by a snapshot, as a super user has requested; all sessions have ended",
+				"zxid", res.Zxid, "nodes", store.Counts().Nodes)
+			m.Restored(store)
+			m.tracker.restart(store)
+		}
 	case *znode.Sync:
 		m.syncs.finish(c.Seq, true)
 	case *znode.Reconfigured:
@@ -174,7 +190,7 @@ func (m *Manager) Restored(store *znode.Store) {
 	m.audit.stateReplaced()
 	m.restores.stateReplaced(store)
 	m.syncs.finish(0, false) // what is in flight may have been applied before the snapshot
-	m.caughtUp(store.Zxid())
+	m.arriving.caughtUp(store.Zxid())
 	m.gate.Applied(store)
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha1"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -28,7 +29,7 @@ type member struct {
 	stats     stats
 	gate      *admission.Gate
 	answering longAnswers // 1: see executeLong
-	watches   watchTable
+	watches   WatchTable
 	reports   leaseReports
 	audit     auditTrail
 }
@@ -61,4 +62,21 @@ func (c *Config) setDefaults() {
 		c.Auth.DigestHash = sha1.New
 	}
 	c.QuotaError = cmp.Or(c.QuotaError, wire.CodeBadArguments)
+}
+
+// ErrNotServing says that this member has no leader, or has not caught up with it since it started;
+// the client should try another one.
+var ErrNotServing = errors.New("session: no leader, or not caught up with it")
+
+// errAhead says that the client has seen later state than this member has.
+var errAhead = errors.New("session: client is ahead of this member")
+
+// joined reports whether this member has caught up with a leader since it started.
+func (m *member) joined() bool {
+	select {
+	case <-m.replica.CaughtUp():
+		return true
+	default:
+		return false
+	}
 }

@@ -366,7 +366,7 @@ func TestClientThatIsAheadWaitsForTheMember(t *testing.T) {
 			t.Fatalf("%v after %v", err, time.Since(start))
 		}
 		writer.expect("1 Ok")
-		if n := len(m.behind); n != 0 {
+		if n := len(m.arriving.behind); n != 0 {
 			t.Fatalf("%d handshakes left behind", n)
 		}
 	})

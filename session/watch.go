@@ -1,7 +1,9 @@
 package session
 
 import (
+	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -26,9 +28,9 @@ type pathWatches struct {
 	entries int                                  // of all maps in at
 }
 
-// watchTable holds the watches of all connections of this member (docs/protocol/watches.md 1). A
+// WatchTable holds the watches of all connections of this member (docs/protocol/watches.md 1). A
 // watch ends with its connection.
-type watchTable struct {
+type WatchTable struct {
 	mu       sync.Mutex
 	data     pathWatches
 	child    pathWatches
@@ -58,7 +60,7 @@ func watchBytes(path string) int { return len(path) + 400 }
 // maxShare is the part of maxBytes, as a divisor, that the watches of one connection may have.
 const maxShare = 4
 
-func (t *watchTable) init(g *admission.Gate, s *stats) {
+func (t *WatchTable) init(g *admission.Gate, s *stats) {
 	t.gate, t.maxBytes, t.stats, t.sweepNow = g, g.Limits().WatchBytes, s, newSignal()
 	t.data.at = map[string]map[*connection]watchMode{}
 	t.child.at = map[string]map[*connection]watchMode{}
@@ -70,7 +72,7 @@ func (t *watchTable) init(g *admission.Gate, s *stats) {
 
 // add adds modes to the watches of c on path, in the data table and in the child table; false if
 // there are too many.
-func (t *watchTable) add(c *connection, path string, data, child watchMode) bool {
+func (t *WatchTable) add(c *connection, path string, data, child watchMode) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.addLocked(&t.data, c, path, data) && t.addLocked(&t.child, c, path, child)
@@ -78,7 +80,7 @@ func (t *watchTable) add(c *connection, path string, data, child watchMode) bool
 
 // admitLocked reports whether c may watch one more path. Each connection has its fair part
 // in any case.
-func (t *watchTable) admitLocked(c *connection, path string) bool {
+func (t *WatchTable) admitLocked(c *connection, path string) bool {
 	n := watchBytes(path)
 	own := c.watchBytes + n
 	if own <= t.gate.Memory.Fair(int64(t.maxBytes/maxShare)) || own <= t.maxBytes/maxShare && t.bytes+n <= t.maxBytes {
@@ -89,13 +91,13 @@ func (t *watchTable) admitLocked(c *connection, path string) bool {
 }
 
 // held is the size of all watches.
-func (t *watchTable) held() int64 {
+func (t *WatchTable) held() int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return int64(t.bytes)
 }
 
-func (t *watchTable) addLocked(table *pathWatches, c *connection, path string, mode watchMode) bool {
+func (t *WatchTable) addLocked(table *pathWatches, c *connection, path string, mode watchMode) bool {
 	if mode == 0 || c.unwatched {
 		return true // the connection may have ended while it read
 	}
@@ -131,7 +133,7 @@ func (t *watchTable) addLocked(table *pathWatches, c *connection, path string, m
 }
 
 // dropLocked takes modes away from one entry and reports whether there were any of them.
-func (t *watchTable) dropLocked(table *pathWatches, c *connection, path string, modes watchMode) bool {
+func (t *WatchTable) dropLocked(table *pathWatches, c *connection, path string, modes watchMode) bool {
 	at := table.at[path]
 	had := at[c]
 	if had&modes == 0 {
@@ -159,7 +161,7 @@ func (t *watchTable) dropLocked(table *pathWatches, c *connection, path string, 
 }
 
 // unwatchLocked records that c does not watch path any more, in neither table.
-func (t *watchTable) unwatchLocked(c *connection, path string) {
+func (t *WatchTable) unwatchLocked(c *connection, path string) {
 	if _, ok := c.watched[path]; !ok {
 		return
 	}
@@ -176,7 +178,7 @@ const anyMode = standard | persistent | recursive
 
 // abandon removes the watches of a connection that has ended: the first at once, the others in
 // sweep.
-func (t *watchTable) abandon(c *connection) {
+func (t *WatchTable) abandon(c *connection) {
 	if t.removeSome(c, removeStep) {
 		return
 	}
@@ -188,7 +190,7 @@ func (t *watchTable) abandon(c *connection) {
 
 // sweep removes the watches of abandoned connections, and settles used-up watches, in steps, until
 // ctx ends.
-func (t *watchTable) sweep(ctx context.Context) {
+func (t *WatchTable) sweep(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -210,7 +212,7 @@ func (t *watchTable) sweep(ctx context.Context) {
 
 // removeSome removes up to n of the watched paths of a connection that has ended, and prevents new
 // ones. It reports whether none are left.
-func (t *watchTable) removeSome(c *connection, n int) (done bool) {
+func (t *WatchTable) removeSome(c *connection, n int) (done bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	c.unwatched = true
@@ -246,13 +248,13 @@ func watchKind(watchType int32) (data, child watchMode, ok bool) {
 	return 0, 0, false
 }
 
-func (t *watchTable) has(c *connection, path string, data, child watchMode) bool {
+func (t *WatchTable) has(c *connection, path string, data, child watchMode) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.data.at[path][c]&data != 0 || t.child.at[path][c]&child != 0
 }
 
-func (t *watchTable) remove(c *connection, path string, data, child watchMode) bool {
+func (t *WatchTable) remove(c *connection, path string, data, child watchMode) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	inData := t.dropLocked(&t.data, c, path, data)
@@ -260,7 +262,7 @@ func (t *watchTable) remove(c *connection, path string, data, child watchMode) b
 	return inData || inChild
 }
 
-func (t *watchTable) counts() WatchCounts {
+func (t *WatchTable) counts() WatchCounts {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return WatchCounts{
@@ -278,7 +280,7 @@ func (t *watchTable) counts() WatchCounts {
 // not their product: fanout groups the events by the watched path that they reach, and each
 // connection gets references to the groups of its paths (backlog). Flush encodes the frames.
 //
-// It is guarded by watchTable.mu, and keeps its buffers from one command to the next.
+// It is guarded by WatchTable.mu, and keeps its buffers from one command to the next.
 type fanout struct {
 	events  []znode.Event // of the command; the caller's
 	shared  *burst        // a copy of events for backlogs; nil until there is one
@@ -336,7 +338,7 @@ const (
 // fire sends the notifications that the events of one command cause, in the order of
 // docs/protocol/watches.md 3.1. A watch that fires once is used up even if its client may not see
 // the event.
-func (t *watchTable) fire(events []znode.Event) {
+func (t *WatchTable) fire(events []znode.Event) {
 	if len(events) == 0 {
 		return
 	}
@@ -387,7 +389,7 @@ func (f *fanout) reset() {
 }
 
 // matchLocked adds event i to the groups of the watches that it reaches.
-func (t *watchTable) matchLocked(i int32) {
+func (t *WatchTable) matchLocked(i int32) {
 	f := &t.fanout
 	e := &f.events[i]
 	if e.Type != wire.EventNodeChildrenChanged {
@@ -432,7 +434,7 @@ func (f *fanout) add(g *group, i int32) {
 // aboveLocked returns the group of the recursive watches at the nearest ancestor of path that has
 // any, and by its field up the groups of all ancestors; nil if there are none. Each ancestor is
 // looked up once for a command: a multi can have hundreds of events below a thousand ancestors.
-func (t *watchTable) aboveLocked(path string) (g *group) {
+func (t *WatchTable) aboveLocked(path string) (g *group) {
 	f := &t.fanout
 	var unknown []string // ancestors, the longest first
 	for path != "/" {
@@ -469,7 +471,7 @@ func watchesBelow(at map[*connection]watchMode) bool {
 
 // reachLocked gives the events of a group to the connections that it reaches, and removes the
 // one-shot watches that this uses up.
-func (t *watchTable) reachLocked(g *group) {
+func (t *WatchTable) reachLocked(g *group) {
 	f := &t.fanout
 	g.once = part{g.all.events[:1], noticeBytes + len(f.events[g.all.events[0]].Path), g.all.base}
 	modes := watchMode(0)
@@ -519,7 +521,7 @@ func (f *fanout) reach(c *connection, p *part) {
 // useUpLocked removes the one-shot watches of a group, all at once: it leaves the map as it is, and
 // makes a new one of the other watches. The connections are settled at once if they are few, else
 // in sweep.
-func (t *watchTable) useUpLocked(table *pathWatches, g *group, modes watchMode) {
+func (t *WatchTable) useUpLocked(table *pathWatches, g *group, modes watchMode) {
 	path := g.key.path
 	delete(table.at, path)
 	delete(t.herds, path)
@@ -550,7 +552,7 @@ type usedUp struct {
 }
 
 // settleLocked takes the path off the connections that do not watch it any more.
-func (t *watchTable) settleLocked(u usedUp) {
+func (t *WatchTable) settleLocked(u usedUp) {
 	data, child := t.data.at[u.path], t.child.at[u.path]
 	for c := range u.by {
 		if data[c]|child[c] == 0 {
@@ -560,7 +562,7 @@ func (t *watchTable) settleLocked(u usedUp) {
 }
 
 // settleSome settles about n entries of usedUp, and reports whether none are left.
-func (t *watchTable) settleSome(n int) (done bool) {
+func (t *WatchTable) settleSome(n int) (done bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for n > 0 && len(t.usedUp) > 0 {
@@ -629,3 +631,66 @@ func (f *fanout) backlog(r *reached, ids []znode.Identity) *backlog {
 
 // herdSize is the least number of connections that watch a node of Herds.
 const herdSize = 100
+
+// Watch is one entry of the data table: a session and a path that it watches.
+type Watch struct {
+	Session wire.SessionID
+	Path    string
+}
+
+// Data lists the data table, in which exists, getData and addWatch register, sorted by session and
+// path (the four-letter words wchc and wchp).
+func (t *WatchTable) Data() []Watch {
+	t.mu.Lock()
+	var list []Watch
+	for path, at := range t.data.at {
+		for c := range at {
+			list = append(list, Watch{Session: c.id, Path: path})
+		}
+	}
+	t.mu.Unlock()
+	slices.SortFunc(list, func(a, b Watch) int {
+		return cmp.Or(cmp.Compare(uint64(a.Session), uint64(b.Session)), cmp.Compare(a.Path, b.Path))
+	})
+	return list
+}
+
+// Watchers returns the number of connections that watch a node, in the table in which there are
+// more.
+func (t *WatchTable) Watchers(path string) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.watchersLocked(path)
+}
+
+func (t *WatchTable) watchersLocked(path string) int {
+	return max(len(t.data.at[path]), len(t.child.at[path]))
+}
+
+// Herds returns the nodes that at least herdSize connections watch, and the number of these, the
+// most watched node first.
+func (t *WatchTable) Herds() (paths []string, watchers []int) {
+	t.mu.Lock()
+	size := map[string]int{}
+	for path := range t.herds {
+		if n := t.watchersLocked(path); n >= herdSize {
+			size[path] = n
+			paths = append(paths, path)
+		} else {
+			delete(t.herds, path)
+		}
+	}
+	t.mu.Unlock()
+	slices.SortFunc(paths, func(a, b string) int { return cmp.Or(cmp.Compare(size[b], size[a]), cmp.Compare(a, b)) })
+	for _, path := range paths {
+		watchers = append(watchers, size[path])
+	}
+	return paths, watchers
+}
+
+// by returns the paths that a connection watches, sorted.
+func (t *WatchTable) by(c *connection) []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Sorted(maps.Keys(c.watched))
+}
