@@ -22,7 +22,7 @@ import (
 // end that session at any moment without this member, and many libraries would still report that
 // they are connected (promise C6).
 //
-// The ids of these sessions have a form of their own (sessionid.go). So a member knows, without a
+// The ids of these sessions have a form of their own (credentials.go). So a member knows, without a
 // look at the log, that one of them that it does not have has ended; for a session of the cluster
 // only the log says so (promise C7).
 
