@@ -31,7 +31,7 @@ type AuditRecord struct {
 // AuditResult is the outcome in an AuditRecord.
 type AuditResult string
 
-// The outcomes. AuditInvoked is that of a stop, which has only begun.
+// The outcomes. A stop, which has only begun, has AuditInvoked.
 const (
 	AuditSuccess AuditResult = "success"
 	AuditFailure AuditResult = "failure"

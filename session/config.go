@@ -17,7 +17,7 @@ type (
 	RateQuota = admission.RateQuota
 )
 
-// Replica is what sessions need of replication: quorum.Replica.
+// Replica is the replication that sessions need: quorum.Replica.
 type Replica interface {
 	// View calls f with the state as it is after some entry.
 	View(f func(*znode.Store))
@@ -26,9 +26,8 @@ type Replica interface {
 	Propose(ctx context.Context, c *znode.Command) error
 	// ProposeOnce proposes a command if this member leads. The command may be lost.
 	ProposeOnce(ctx context.Context, c *znode.Command) error
-	// Touch reports sessions that this member heard from to the leader. It returns those whose
-	// lease was extended, and a moment from which on they have their full timeout, under any
-	// leader.
+	// Touch reports sessions that this member heard from to the leader. It returns the sessions with
+	// an extended lease, and a moment from which on they have their full timeout, under any leader.
 	Touch(ctx context.Context, heard []wire.SessionID) (extended []wire.SessionID, from time.Time, err error)
 	// MayExist asks the leader whether the sessions of claims exist, with those passwords; at most
 	// MaxClaims. False is certain: one did not at some moment during the call. An error means that
@@ -51,10 +50,10 @@ type Config struct {
 	MinTimeout time.Duration // of a session; 0 means 2 ticks
 	MaxTimeout time.Duration // 0 means 20 ticks
 	Auth       Auth
-	// KeepQuotas keeps the nodes below /zookeeper/quota for super users: others do not change them,
-	// and see those of what they may read. The replica has the same setting.
+	// KeepQuotas keeps the nodes below /zookeeper/quota for super users: other clients do not change
+	// them, and see the quotas of nodes that they may read. The replica has the same setting.
 	KeepQuotas bool
-	// QuotaError is what a request beyond a quota is answered with; 0 means BadArguments.
+	// QuotaError is the answer to a request beyond a quota; 0 means BadArguments.
 	QuotaError wire.Code
 	// ReadOnly lets this member serve, without a leader, clients that accept that.
 	ReadOnly bool
@@ -64,7 +63,7 @@ type Config struct {
 	// that they can go on there: whoever knows an id knows the password.
 	ZooKeeperPasswords bool
 	Limits             Limits
-	// RateQuotas bound what each tenant may ask of this member. The first that fits counts.
+	// RateQuotas bound the requests of each tenant to this member. The first that fits counts.
 	RateQuotas []RateQuota
 	Audit      Auditor // nil: there is no audit log
 	// Report makes the report with a name (see reportPrefix) for a client with these identities. It
@@ -72,7 +71,7 @@ type Config struct {
 	Report func(ctx context.Context, name string, ids []znode.Identity) ([]byte, wire.Code)
 	// Now is the wall clock, used for session ids and statistics only. nil means time.Now.
 	Now func() time.Time
-	// Clock is what leases and the expiry of sessions count by; nil means Go's monotonic clock,
+	// Clock is the clock of leases and of the expiry of sessions; nil means Go's monotonic clock,
 	// which may not count suspends.
 	Clock *clock.Clock
 }

@@ -44,7 +44,7 @@ type local struct {
 	closed   atomic.Bool // by its client
 }
 
-// watching is the share of a connection in the watch table, whose lock guards it.
+// watching is the share of a connection in the watch table. The lock of the table guards it.
 type watching struct {
 	// watched are the paths that the connection watches, in either table; nil if none
 	watched    map[string]struct{}

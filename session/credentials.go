@@ -26,9 +26,9 @@ import (
 //	read-only mode     | 0 (8) | 0 | member (8) | ms (31)| count (16) |
 //
 // Numbers in parentheses are widths in bits. The milliseconds lose their upper bits.
-// ZooKeeper puts the numbers 0 and 255 into the top byte, too; here 0 there would be that of
-// read-only mode, and 0xFF is that of the owners of TTL nodes, which is why ZooKeeper does not
-// start a member 255 with TTL nodes enabled. No client looks into an id.
+// ZooKeeper puts the numbers 0 and 255 into the top byte, too. Here 0 in the top byte means
+// read-only mode, and 0xFF marks the owners of TTL nodes: for this reason ZooKeeper does not start
+// a member 255 with TTL nodes enabled. No client looks into an id.
 const (
 	countBits   = 16
 	globalBit   = 1 << 55 // below a top byte of 0: a session of the cluster, of member 0 or 255

@@ -25,15 +25,15 @@ type pending struct {
 	received time.Time
 	size     int  // of the frame, in bytes
 	last     bool // the connection ends after the answer
-	own      bool // answered within Submit, whose caller sends the answer
+	own      bool // answered within Submit: its caller sends the answer
 
 	ticket admission.Ticket
 	price  admission.Price
 }
 
 // execute answers a request at its place in the session's order. It runs inside View or, behind a
-// write, inside the critical section of that write; so no change can come between what is read and
-// the watch that is set.
+// write, inside the critical section of that write; so no change can come between the read and its
+// watch.
 func (x *executor) execute(store *znode.Store, p *pending) {
 	h := wire.ReplyHeader{Xid: p.req.Xid, Zxid: store.Zxid(), Err: p.code}
 	var body wire.Record
@@ -56,16 +56,16 @@ func (x *executor) execute(store *znode.Store, p *pending) {
 	x.reply(p, h, body, bytes)
 }
 
-// nameCost is what the name of a child counts for Limits.Response in addition to its bytes: the
+// nameCost is added to the bytes of each name of a child for Limits.Response: the
 // names take memory until the answer is encoded.
 const nameCost = 48
 
-// multiReadNames is how many names a multiRead may be answered with: all its reads see the same
-// state, so they take place under one lock.
+// multiReadNames bounds the names in the answer to a multiRead: all its reads see the same state,
+// so they take place under one lock.
 const multiReadNames = 100_000
 
-// measure returns how many bytes the answer to a request has at most, without making it;
-// BadArguments if that is too much.
+// measure returns the largest size of the answer to a request, without making it; BadArguments if
+// that is too much.
 func (x *executor) measure(store *znode.Store, p *pending) (bytes int, code wire.Code) {
 	bytes, fits := x.answerSize(store, p)
 	if !fits {
@@ -76,8 +76,8 @@ func (x *executor) measure(store *znode.Store, p *pending) (bytes int, code wire
 	return bytes, wire.CodeOK
 }
 
-// answerSize returns how many bytes the answer to a request has at most, without making it, and
-// whether the limits allow it.
+// answerSize returns the largest size of the answer to a request, without making it, and whether
+// the limits allow it.
 func (x *executor) answerSize(store *znode.Store, p *pending) (bytes int, fits bool) {
 	limits := &x.m.cfg.Limits
 	max, names := limits.Response, 0
@@ -106,8 +106,8 @@ func (x *executor) answerSize(store *znode.Store, p *pending) (bytes int, fits b
 	return bytes, bytes+names*nameCost <= max
 }
 
-// answerBytes returns how many bytes the answer to a read of a node with these sizes has at most,
-// its header included, and how many names of children are among them.
+// answerBytes returns the largest size of the answer to a read of a node with these sizes, with its
+// header, and the number of names of children in it.
 func answerBytes(op wire.Op, n znode.Sizes) (bytes, names int) {
 	const around = 128 // header, Stat, lengths
 	switch op {
@@ -187,9 +187,9 @@ func readPath(store *znode.Store, p *pending, r *wire.PathRequest) (wire.Record,
 }
 
 // setWatches registers the watches of a client that has connected again, or notifies it at once of
-// what it has missed (docs/protocol/watches.md 4). Of a node that it may not read it is told
-// neither that it is there nor whether it has changed, which would tell when: the watch is set in
-// any case. setWatches returns false if the limits leave no space for all of them: then the
+// the changes that it has missed (docs/protocol/watches.md 4). It learns neither the existence of a
+// node that it may not read nor its changes, which would tell their time: the watch is set in any
+// case. setWatches returns false if the limits leave no space for all of them: then the
 // connection has to end, because clients ignore an error here.
 func (x *executor) setWatches(store *znode.Store, r *wire.SetWatchesRequest, ids []znode.Identity) bool {
 	const immediate = wire.ZxidNone
@@ -355,7 +355,7 @@ func (x *executor) quotaError(code wire.Code) wire.Code {
 // requests before are answered.
 //
 // Reads with long answers take turns: each deletion in the state is noted in all listings, and
-// those who ask for little would wait for a processor behind all who ask for much.
+// clients with short requests would wait for a processor behind all of them.
 func (x *executor) executeLong(p *pending) bool {
 	if r, ok := p.record.(*wire.SetWatchesRequest); ok {
 		x.setWatchesInSteps(p, r)
@@ -381,12 +381,12 @@ func (x *executor) executeLong(p *pending) bool {
 	return true
 }
 
-// listStep is how many children are listed under one lock.
+// listStep bounds the children that are listed under one lock.
 const listStep = 5000
 
 // listInSteps executes getChildren and getChildren2 of a node with more children than that; false
-// if it has fewer. What it answers is the state at its last step, in which it sets the watch, too;
-// what fires that before the reply is made waits for the reply.
+// if it has fewer. The answer is the state at its last step, which sets the watch, too. An event
+// that fires the watch before the reply is made waits for the reply.
 func (x *executor) listInSteps(p *pending, r *wire.PathWatchRequest) bool {
 	for !x.c.ended.Load() {
 		var l *znode.Listing
@@ -438,8 +438,7 @@ func (x *executor) list(p *pending, r *wire.PathWatchRequest, l *znode.Listing) 
 	return true
 }
 
-// listed is what belongs to the last step of listInSteps: the permission, the size of the answer,
-// and the watch.
+// listed is the last step of listInSteps: the permission, the size of the answer, and the watch.
 func (x *executor) listed(store *znode.Store, p *pending, r *wire.PathWatchRequest) (wire.Stat, int, wire.Code) {
 	bytes, code := x.measure(store, p)
 	if code != wire.CodeOK {
@@ -452,7 +451,7 @@ func (x *executor) listed(store *znode.Store, p *pending, r *wire.PathWatchReque
 	return stat, bytes, code
 }
 
-// setWatchesStep is how many paths of a setWatches are processed under one lock.
+// setWatchesStep bounds the paths of a setWatches that are processed under one lock.
 const setWatchesStep = 500
 
 // setWatchesInSteps executes a setWatches, which a client sends when it has connected again and
@@ -586,7 +585,7 @@ func isWrite(op wire.Op) bool {
 	return false
 }
 
-// isLocal says which requests are answered by this member alone, from its own state.
+// isLocal reports whether requests with op are answered by this member alone, from its own state.
 func isLocal(op wire.Op) bool {
 	switch op {
 	case wire.OpExists, wire.OpGetData, wire.OpGetACL, wire.OpGetChildren, wire.OpGetChildren2, wire.OpPing,

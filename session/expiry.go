@@ -136,7 +136,7 @@ func (t *tracker) extended(timeout time.Duration) time.Time {
 }
 
 // touch extends leases by their full timeout from now and returns those that it extended, in the
-// same order. A session whose end has been proposed is not extended any more.
+// same order. After the proposal of its end, a session is not extended any more.
 func (t *tracker) touch(heard []wire.SessionID) []wire.SessionID {
 	t.mu.Lock()
 	defer t.mu.Unlock()

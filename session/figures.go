@@ -5,7 +5,7 @@ import (
 	"lockkeeper/znode"
 )
 
-// Stats is what a Manager knows of the work of this member.
+// Stats are the figures of this member's work.
 type Stats struct {
 	Counters
 	Outstanding   int // requests that are not answered
@@ -20,7 +20,7 @@ type Stats struct {
 	Leases        int   // of sessions of the cluster, on the leader; else -1
 }
 
-// Measures returns what is measured.
+// Measures returns the measures, which change while they are read.
 func (m *Manager) Measures() *Measures { return &m.stats.Measures }
 
 // Stats returns the statistics of this member.

@@ -88,7 +88,7 @@ func (h *handshakes) connect(ctx context.Context, req *wire.ConnectRequest, addr
 const joinWait = 500 * time.Millisecond
 
 // awaitJoined waits until this member has caught up with a leader since it started. Errors:
-// ErrNotServing, those of ctx.
+// ErrNotServing, or of ctx.
 func (h *handshakes) awaitJoined(ctx context.Context) error {
 	for !h.m.joined() {
 		if since, ok := h.m.replica.LeaderKnown(); ok && time.Since(since) > joinWait {
@@ -104,8 +104,8 @@ func (h *handshakes) awaitJoined(ctx context.Context) error {
 	return nil
 }
 
-// catchUp waits until this member has applied what the client has seen elsewhere. Most often that
-// is a matter of milliseconds: the client was connected to a leader that has just failed.
+// catchUp waits until this member has applied the zxid that the client has seen elsewhere. Most
+// often that takes milliseconds: the client was connected to a leader that has just failed.
 func (h *handshakes) catchUp(ctx context.Context, seen wire.Zxid) error {
 	var applied wire.Zxid
 	var reached chan struct{}
@@ -131,8 +131,7 @@ func (h *handshakes) catchUp(ctx context.Context, seen wire.Zxid) error {
 	}
 }
 
-// caughtUp resumes the handshakes that waited until this member had applied what their clients have
-// seen.
+// caughtUp resumes the handshakes of clients that have seen no later zxid than applied.
 func (h *handshakes) caughtUp(applied wire.Zxid) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -285,7 +284,7 @@ func (h *handshakes) applied(store *znode.Store, c *znode.Command, by *znode.Con
 }
 
 // claims asks the leader about the sessions that clients attach to and this member does not know:
-// it may be behind. Only what the leader does not deny is proposed, so the log does not fill with
+// it may be behind. An attach that the leader denies is not proposed, so the log does not fill with
 // the attaches of strangers. One question for all of them is under way at a time.
 type claims struct {
 	m    *member
@@ -329,7 +328,7 @@ func (q *claims) init(m *member) {
 }
 
 // mayExist asks the leader whether the session of a claim that this member does not know may exist,
-// with that password. False is certain. Errors: errClaims, that of ctx.
+// with that password. False is certain. Errors: errClaims, or of ctx.
 func (q *claims) mayExist(ctx context.Context, of znode.Claim, addr netip.Addr) (bool, error) {
 	c, err := q.add(of, addr)
 	if err != nil {

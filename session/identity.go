@@ -57,8 +57,8 @@ func (a *Auth) ownIdentities(ids []znode.Identity) []znode.Identity {
 	return slices.DeleteFunc(slices.Clone(ids), func(id znode.Identity) bool { return id == shared })
 }
 
-// digestIdentities returns the identities that "user:password" proves: the digest identity, and
-// that of the super user if this is its password. None if the scheme is switched off.
+// digestIdentities returns the identities that "user:password" proves: the digest identity, and the
+// super user's, if this is its password. None if the scheme is switched off.
 func (a *Auth) digestIdentities(auth string) []znode.Identity {
 	if a.NoDigest {
 		return nil

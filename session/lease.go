@@ -104,7 +104,7 @@ func (i *instants) since() int64 {
 	return i.instant(i.clock.Now())
 }
 
-// recent is since for what may overlook a suspend that nobody has noticed yet. It costs less.
+// recent is like since, costs less, and may overlook a suspend that nobody has noticed yet.
 func (i *instants) recent() int64 {
 	return i.instant(i.clock.Recent())
 }

@@ -14,7 +14,7 @@ import (
 	"lockkeeper/znode"
 )
 
-// Manager owns the sessions whose connections are on this member, and, while this member leads, the
+// Manager owns the sessions that are connected to this member, and, while this member leads, the
 // leases of all sessions of the cluster.
 type Manager struct {
 	member
@@ -71,11 +71,11 @@ func (m *Manager) Close() {
 	m.wg.Wait()
 }
 
-// Hold counts n bytes that a member holds for somebody who is no client of it, in the account of
-// the connections; false if these hold so much that there is no room. Release ends it.
+// Hold counts n bytes that a member holds for a caller that is no client, in the account of the
+// connections; false if there is no room. Release gives them back.
 func (m *Manager) Hold(n int) bool { return m.gate.Memory.Hold(n) }
 
-// Release ends what Hold began.
+// Release gives back n bytes of Hold.
 func (m *Manager) Release(n int) { m.gate.Memory.Add(-n) }
 
 // SetOutstanding replaces Limits.Outstanding.
@@ -112,7 +112,7 @@ func (m *Manager) Sync(ctx context.Context) error { return m.syncs.sync(ctx) }
 // zxid of the change on this member. admit decides about the size of the state, before anything
 // has been changed. When ctx ends before the last step has been proposed, the restore is given up;
 // afterwards Restore returns when the outcome is known. Errors: ErrRestoreBusy, ErrRestoreRefused,
-// ErrRestoreUnknown, those of admit, sc and ctx.
+// ErrRestoreUnknown, or the errors of admit, sc and ctx.
 func (m *Manager) Restore(ctx context.Context, sc *znode.SnapshotScanner, admit func(znode.Size) error) (wire.Zxid, error) {
 	return m.restores.restore(ctx, sc, admit)
 }
@@ -189,7 +189,7 @@ func (m *Manager) Restored(store *znode.Store) {
 	m.connected.endAll("state replaced by a snapshot")
 	m.audit.stateReplaced()
 	m.restores.stateReplaced(store)
-	m.syncs.finish(0, false) // what is in flight may have been applied before the snapshot
+	m.syncs.finish(0, false) // the sync in flight may have been applied before the snapshot
 	m.arriving.caughtUp(store.Zxid())
 	m.gate.Applied(store)
 }
@@ -295,7 +295,7 @@ func (m *Manager) memoryLoop(ctx context.Context) {
 	}
 }
 
-// holding is what the output of a connection holds.
+// holding is the unsent output of a connection.
 type holding struct {
 	s       *Session
 	bytes   int

@@ -103,8 +103,8 @@ func (r *readOnly) leave() {
 	r.m.log.Info("read-only mode has ended: there is a leader", "sessions", len(ended))
 }
 
-// forget ends the sessions whose connection is gone for longer than their timeout. Those with
-// a connection are ended with it: see lease.mustClose.
+// forget ends the sessions without a connection for longer than their timeout. A session with a
+// connection ends with it: see lease.mustClose.
 func (r *readOnly) forget() {
 	now := r.m.since()
 	r.mu.Lock()

@@ -33,15 +33,15 @@ const (
 	restoreWindow = 8
 )
 
-// restores is the restore that this member drives: a session of its own whose requests are the
-// steps (znode.RestoreStep).
+// restores is the restore that this member drives: a session of its own, with the steps as its
+// requests (znode.RestoreStep).
 type restores struct {
 	m    *member
 	busy sync.Mutex // held by Restore
 
 	mu      sync.Mutex
 	session wire.SessionID // 0 while there is none
-	// generation is that of the session; 0 before the session exists.
+	// generation of the session; 0 before the session exists
 	generation uint64
 	applied    uint64        // the newest step that was applied here
 	committed  bool          // RestoreCommit has been proposed

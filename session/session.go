@@ -16,8 +16,8 @@ import (
 	"lockkeeper/znode"
 )
 
-// Session is one generation of a session: the session as one connection has it. It ends with the
-// connection. The session itself may be attached again, which makes another Session.
+// Session is one generation of a session: the session on one connection. It ends with the
+// connection. The client may attach the session again, which makes another Session.
 type Session struct {
 	m    *member
 	home *connected
@@ -34,7 +34,8 @@ type Session struct {
 
 // requests is the queue of a session: the requests that are not answered yet, in their order.
 type requests struct {
-	gate     *admission.Gate
+	gate *admission.Gate
+
 	mu       sync.Mutex
 	dequeued sync.Cond // the queue has become shorter, or the connection has ended
 	queue    []pending
@@ -50,7 +51,7 @@ type requests struct {
 
 // submitter is the state of Submit's goroutine.
 type submitter struct {
-	ignoring    bool      // a request has ended the connection: what follows it is ignored
+	ignoring    bool      // a request has ended the connection: later ones are ignored
 	proposedIDs int       // the length of ids in the newest command that carried them
 	arriving    int       // bytes that are counted for the arriving frame
 	pausedUntil time.Time // by a rate quota; zero: it is not
@@ -81,14 +82,14 @@ func newSession(m *member, home *connected, id wire.SessionID, generation uint64
 // ID is the session's id.
 func (s *Session) ID() wire.SessionID { return s.id }
 
-// Ended reports whether the session has ended its connection, or lost it. What the client sends is
-// not answered any more.
+// Ended reports whether the session has ended its connection, or lost it. It answers no request any
+// more.
 func (s *Session) Ended() bool { return s.ended.Load() || s.out.finishing() }
 
 // Timeout is the negotiated session timeout.
 func (s *Session) Timeout() time.Duration { return s.timeout }
 
-// Submit takes one frame from the client, whose memory it keeps. It blocks while too many requests
+// Submit takes one frame from the client, and keeps its memory. It blocks while too many requests
 // of the session are unanswered, or too much output is unsent. An error means that the connection
 // must be closed. Calls must come from one goroutine, in the order of the frames, which calls Flush
 // before it waits for the client.
@@ -176,8 +177,8 @@ func (s *Session) pause() {
 // length.
 var errNotLoggedIn = errors.New("session: a long frame from a client that has not logged in")
 
-// Expect counts n bytes of memory that the frame takes that is arriving. An error means that there
-// is no room for it, and that the connection must be closed. Only Submit's goroutine may call it.
+// Expect counts n bytes of memory for the arriving frame. An error means that there is no room for
+// it, and that the connection must be closed. Only Submit's goroutine may call it.
 func (s *Session) Expect(n int) error {
 	if !s.login.provedEnough() {
 		return errNotLoggedIn
@@ -189,8 +190,8 @@ func (s *Session) Expect(n int) error {
 	return nil
 }
 
-// Arrived ends what Expect began: the frame has been submitted, or will never be. Only Submit's
-// goroutine may call it.
+// Arrived gives back the memory of Expect: the frame has been submitted, or will never be. Only
+// Submit's goroutine may call it.
 func (s *Session) Arrived() {
 	s.m.gate.Memory.Add(-s.arriving)
 	s.arriving = 0
@@ -229,6 +230,7 @@ func (s *Session) admit(p *pending) error {
 		return errEnded
 	}
 	if len(s.queue) > 0 && !(s.deferred && p.req.Op == wire.OpPing) {
+		s.Arrived() // from here on it counts as a request
 		s.enqueueLocked(p)
 		s.mu.Unlock()
 		return nil
@@ -265,8 +267,8 @@ func (w *waiter) EphemeralCount() (n int) {
 	return n
 }
 
-// bytes returns what a request in a queue counts for: its frame, its struct, and, of a read, the
-// decoded record, whose many small parts take up to four times as much as they do in the frame.
+// bytes returns the memory of a request in a queue: its frame, its struct, and, of a read, the
+// decoded record. The small parts of the record take up to four times their bytes in the frame.
 func (p *pending) bytes() int {
 	const around = 256
 	if p.record != nil {
@@ -275,34 +277,33 @@ func (p *pending) bytes() int {
 	return around + p.size
 }
 
-// enqueueLocked adds p to the queue, which has its ticket from then on.
-func (s *Session) enqueueLocked(p *pending) {
-	s.Arrived() // from here on it counts as a request
-	s.m.gate.Queue(&p.ticket, p.price, p.bytes())
-	s.queue = append(s.queue, *p)
-	s.held.Add(p.ticket)
-	s.changing = s.changing || p.req.Op == wire.OpReconfig && p.seq != 0
+// enqueueLocked adds p, and its ticket, to the queue.
+func (r *requests) enqueueLocked(p *pending) {
+	r.gate.Queue(&p.ticket, p.price, p.bytes())
+	r.queue = append(r.queue, *p)
+	r.held.Add(p.ticket)
+	r.changing = r.changing || p.req.Op == wire.OpReconfig && p.seq != 0
 	p.ticket = admission.Ticket{}
 }
 
 // dequeueLocked removes the first n requests from the queue, which are answered, or never will be.
-func (s *Session) dequeueLocked(n int) {
+func (r *requests) dequeueLocked(n int) {
 	var over admission.Ticket
-	for i := range s.queue[:n] {
-		over.Add(s.queue[i].ticket)
+	for i := range r.queue[:n] {
+		over.Add(r.queue[i].ticket)
 	}
-	clear(s.queue[:n])
-	if n == len(s.queue) {
-		s.queue = s.queue[:0]
+	clear(r.queue[:n])
+	if n == len(r.queue) {
+		r.queue = r.queue[:0]
 	} else {
-		s.queue = s.queue[n:]
+		r.queue = r.queue[n:]
 	}
-	s.held.Sub(over)
-	s.m.gate.Release(over)
+	r.held.Sub(over)
+	r.gate.Release(over)
 }
 
-// classify decides what a request is: a write (seq != 0), something to be executed at its place
-// (record), or something to be refused (code).
+// classify makes a request a write (seq != 0), a request to be executed at its place (record), or a
+// refused one (code).
 func (s *Session) classify(p *pending) error {
 	if s.login.lacksRequired(p.req.Op) {
 		p.code, p.last = wire.CodeSessionClosedRequireSASLAuth, true
@@ -366,6 +367,7 @@ func (s *Session) submitWrite(p *pending) error {
 		s.mu.Unlock()
 		return errEnded
 	}
+	s.Arrived() // from here on it counts as a request
 	s.enqueueLocked(p)
 	s.mu.Unlock()
 	s.out.wake() // Propose may wait
@@ -398,17 +400,16 @@ func (s *Session) waitForQueue(op wire.Op) error {
 }
 
 // blockedLocked reports whether a request has to wait until requests before it are answered.
-func (s *Session) blockedLocked(op wire.Op) bool {
-	return s.changing && isWrite(op) ||
-		isLong(op) && len(s.queue) > 0 && !s.deferred ||
-		s.fullLocked() && !(s.deferred && op == wire.OpPing) // which does not enter the queue
+func (r *requests) blockedLocked(op wire.Op) bool {
+	return r.changing && isWrite(op) ||
+		isLong(op) && len(r.queue) > 0 && !r.deferred ||
+		r.fullLocked() && !(r.deferred && op == wire.OpPing) // such a ping does not enter the queue
 }
 
-// fullLocked reports whether no request may be taken until some of the session's own have been
-// answered.
-func (s *Session) fullLocked() bool {
-	return len(s.queue) >= sessionQueueMax || s.held.Bytes >= queuePauseBytes ||
-		len(s.queue) > 0 && s.m.gate.Crowded()
+// fullLocked reports whether the next request must wait until some in the queue are answered.
+func (r *requests) fullLocked() bool {
+	return len(r.queue) >= sessionQueueMax || r.held.Bytes >= queuePauseBytes ||
+		len(r.queue) > 0 && r.gate.Crowded()
 }
 
 // awaitEmpty waits until all requests of the session are answered: a report is not made in the
@@ -430,7 +431,7 @@ func (s *Session) awaitEmpty() error {
 func (s *Session) writeApplied(store *znode.Store, c *znode.Command, res *znode.Result) {
 	switch res.Status {
 	case znode.Duplicate, znode.Gap:
-		return // a duplicate has been answered, and what follows a gap is sent again
+		return // a duplicate has been answered, and the sender repeats the commands after a gap
 	case znode.Done:
 	default:
 		s.end(res.Status.String())
@@ -442,8 +443,8 @@ func (s *Session) writeApplied(store *znode.Store, c *znode.Command, res *znode.
 		return
 	}
 	if len(s.queue) == 0 || s.queue[0].seq != c.Seq {
-		// Order: seqs are applied without gaps, and what is before a write in the queue is executed
-		// before it.
+		// Order: seqs are applied without gaps, and the reads before a write in the queue are
+		// executed before it.
 		panic(fmt.Sprintf("session: %v: write %d applied out of order", s.id, c.Seq))
 	}
 	if res.Deferred {
@@ -504,7 +505,7 @@ func (s *Session) Detach() {
 	s.out.detach()
 }
 
-// end ends the connection and drops what is unsent.
+// end ends the connection and drops the unsent output.
 func (s *Session) end(why string) {
 	s.markEnded()
 	if s.out.abort(true) {
@@ -531,8 +532,7 @@ func (s *Session) markEnded() {
 	}
 }
 
-// ResetStats forgets what was counted on the connection, but not when it came and was heard from
-// (the four-letter word crst).
+// ResetStats sets the counters of the connection to zero (the four-letter word crst).
 func (s *Session) ResetStats() {
 	c := &s.stats
 	c.mu.Lock()
@@ -546,7 +546,7 @@ func (s *Session) ResetStats() {
 // Stats returns the statistics of the connection.
 func (s *Session) Stats() ConnStats {
 	unsent, _, _ := s.out.holds()
-	queued := s.queued() // Lock: before that of the statistics, which is taken inside it
+	queued := s.queued() // Lock: before the lock of the statistics, which is taken inside it
 	s.stats.mu.Lock()
 	defer s.stats.mu.Unlock()
 	st := s.stats.stats
@@ -554,10 +554,10 @@ func (s *Session) Stats() ConnStats {
 	return st
 }
 
-func (s *Session) queued() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.queue)
+func (r *requests) queued() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.queue)
 }
 
 // Identify adds an identity that the connection has proved before its handshake, as the holder of a
@@ -570,18 +570,18 @@ func (s *Session) Identify(id znode.Identity) bool { return s.login.certificate(
 //
 //   - The one that calls Submit sends the replies that Submit made at once. It calls Flush(false)
 //     before it waits for the client, so all of them are one write.
-//   - For replies to writes, events, and what the client or the lease has held up, the session
-//     calls Conn.Wake, and the goroutine that this starts calls Flush(true). It ends when nothing
-//     is left that may be sent.
+//   - For replies to writes, for events, and for output that the client or the lease has held up,
+//     the session calls Conn.Wake, and the goroutine that this starts calls Flush(true). It ends
+//     when nothing is left that may be sent.
 func (s *Session) Open(c Conn, answer []byte) { s.out.open(c, answer) }
 
-// Flush sends what may be sent now, unless another call of Flush is sending, which then sends that
-// too. With wait it waits for as long as the client takes to receive it; without, what the client
-// has not received after 10 ms is left to a goroutine that Conn.Wake starts.
+// Flush sends the output that may be sent now; if another call of Flush is sending, that call sends
+// it. With wait it waits until the client has received it; without, it leaves the rest after 10 ms
+// to a goroutine that Conn.Wake starts.
 //
 // Errors: io.EOF says that everything has been sent and nothing more will come, so that the
 // connection can be closed in order; any other error, that it has to be closed at once. The session
-// is detached then, so that a Submit that waits returns, and what the connection holds is free.
+// is detached then, so that a Submit that waits returns, and the connection's memory is free.
 func (s *Session) Flush(wait bool) error {
 	err := s.out.flush(wait)
 	if err != nil && err != io.EOF {
@@ -590,8 +590,8 @@ func (s *Session) Flush(wait bool) error {
 	return err
 }
 
-// classifyLocal refuses what a member in read-only mode cannot do, before the request's body is
-// decoded, as ZooKeeper does. It reports whether p is classified by that.
+// classifyLocal refuses the requests that a member in read-only mode cannot carry out, before their
+// body is decoded, as ZooKeeper does. It reports whether it has classified p.
 func (s *Session) classifyLocal(p *pending) bool {
 	if s.local == nil {
 		return false

@@ -81,7 +81,7 @@ func (q *syncs) once(ctx context.Context) (applied bool, err error) {
 	}
 }
 
-// finish ends the round whose command has that nonce; whichever is in flight if nonce is 0.
+// finish ends the round of the command with that nonce; the round in flight if nonce is 0.
 func (q *syncs) finish(nonce uint64, applied bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
