@@ -26,8 +26,9 @@ type Replica interface {
 	Propose(ctx context.Context, c *znode.Command) error
 	// ProposeOnce proposes a command if this member leads. The command may be lost.
 	ProposeOnce(ctx context.Context, c *znode.Command) error
-	// Touch reports sessions that this member heard from to the leader. It returns the sessions with
-	// an extended lease, and a moment from which on they have their full timeout, under any leader.
+	// Touch reports sessions that this member heard from to the leader. It returns the sessions
+	// with an extended lease, and a moment from which on they have their full timeout, under any
+	// leader.
 	Touch(ctx context.Context, heard []wire.SessionID) (extended []wire.SessionID, from time.Time, err error)
 	// MayExist asks the leader whether the sessions of claims exist, with those passwords; at most
 	// MaxClaims. False is certain: one did not at some moment during the call. An error means that
@@ -35,10 +36,11 @@ type Replica interface {
 	MayExist(ctx context.Context, claims []znode.Claim) ([]bool, error)
 	// ClockMs is the cluster's clock, by which containers and TTL nodes count.
 	ClockMs() int64
-	// LeaderKnown reports whether this member knows a leader, and since when that has been so.
+	// LeaderKnown reports whether this member knows a leader, and the time since which it does, or
+	// does not.
 	LeaderKnown() (since time.Time, ok bool)
-	// CaughtUp is closed when this member has applied, for the first time since it started, all
-	// that a leader has said to be committed.
+	// CaughtUp is closed when this member has applied, for the first time since it started, the
+	// commit index of a leader.
 	CaughtUp() <-chan struct{}
 }
 
@@ -50,8 +52,9 @@ type Config struct {
 	MinTimeout time.Duration // of a session; 0 means 2 ticks
 	MaxTimeout time.Duration // 0 means 20 ticks
 	Auth       Auth
-	// KeepQuotas keeps the nodes below /zookeeper/quota for super users: other clients do not change
-	// them, and see the quotas of nodes that they may read. The replica has the same setting.
+	// KeepQuotas keeps the nodes below /zookeeper/quota for super users: other clients do not
+	// change them, and see the quotas of nodes that they may read. The replica has the same
+	// setting.
 	KeepQuotas bool
 	// QuotaError is the answer to a request beyond a quota; 0 means BadArguments.
 	QuotaError wire.Code
@@ -90,9 +93,9 @@ const (
 	// sessionQueueMax bounds the requests of one session that are not answered; beyond it the
 	// connection is not read.
 	sessionQueueMax = 1000
-	// outputPauseBytes is how much unsent output stops a connection from being read.
+	// outputPauseBytes is the unsent output that stops a connection from being read.
 	outputPauseBytes = 4 << 20
-	// queuePauseBytes is how many bytes of requests of one session that are not answered stop its
+	// queuePauseBytes is the size of the unanswered requests of one session that stops its
 	// connection from being read.
 	queuePauseBytes = 4 << 20
 )
