@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -376,17 +377,15 @@ func (q *claims) leave(c *claim, addr netip.Addr) {
 }
 
 // ask returns the claims of the next question. No handshake joins them any more.
-func (q *claims) ask() (asked []*claim, of []znode.Claim) {
+func (q *claims) ask() (of []znode.Claim) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	clear(q.joinable)
+	q.list = slices.DeleteFunc(q.list, func(c *claim) bool { return c.waiting == 0 })
 	for _, c := range q.list {
-		if c.waiting > 0 {
-			asked, of = append(asked, c), append(of, c.Claim)
-		}
+		of = append(of, c.Claim)
 	}
-	q.list = asked
-	return asked, of
+	return of
 }
 
 // answer answers the oldest claims of the list.
@@ -402,25 +401,12 @@ func (q *claims) answer(mayExist []bool) {
 
 // run asks the leader while claims wait, again if it is not answered.
 func (q *claims) run(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-q.wake:
-		}
-		for {
-			asked, of := q.ask()
-			if len(asked) == 0 {
-				break
-			}
+	for received(ctx, q.wake) {
+		for of := q.ask(); len(of) > 0; of = q.ask() {
 			if answers, err := q.m.replica.MayExist(ctx, of); err == nil {
 				q.answer(answers)
-				continue
-			}
-			select {
-			case <-ctx.Done():
+			} else if !pause(ctx, claimsPause) {
 				return
-			case <-time.After(claimsPause):
 			}
 		}
 	}

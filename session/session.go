@@ -86,9 +86,6 @@ func (s *Session) ID() wire.SessionID { return s.id }
 // more.
 func (s *Session) Ended() bool { return s.ended.Load() || s.out.finishing() }
 
-// Timeout is the negotiated session timeout.
-func (s *Session) Timeout() time.Duration { return s.timeout }
-
 // Submit takes one frame from the client, and keeps its memory. It blocks while too many requests
 // of the session are unanswered, or too much output is unsent. An error means that the connection
 // must be closed. Calls must come from one goroutine, in the order of the frames, which calls Flush
