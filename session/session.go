@@ -560,7 +560,9 @@ func (r *requests) queued() int {
 // Identify adds an identity that the connection has proved before its handshake, as the holder of a
 // certificate has. It must be called before the first Submit. It returns false if the connection
 // would have too many identities; it has to be closed then.
-func (s *Session) Identify(id znode.Identity) bool { return s.login.certificate(id) }
+func (s *Session) Identify(id znode.Identity) bool {
+	return s.login.add([]znode.Identity{id}, "connection refused: the identities of its certificate are too long")
+}
 
 // Open gives the session the connection on which its output is sent, the answer to the handshake
 // first. Its caller calls Flush next. Two goroutines send, one at a time:
