@@ -94,7 +94,7 @@ func (m *Manager) auditApplied(store *znode.Store, c *znode.Command, res *znode.
 
 // auditOf returns a record with what the state knows of the session that a command is of.
 func (m *Manager) auditOf(store *znode.Store, c *znode.Command) AuditRecord {
-	info, _ := store.Session(c.Session)
+	info, _ := store.Sessions().Get(c.Session)
 	users, schemes := AuditUsers(append(slices.Clip(m.cfg.ownIdentities(info.Identities)), znode.Identity{Scheme: "ip", ID: info.Addr}))
 	return AuditRecord{Session: c.Session, Users: users, Schemes: schemes, Addr: info.Addr}
 }

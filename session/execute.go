@@ -64,7 +64,7 @@ func (s *Session) answerSize(store *znode.Store, p *pending) (bytes int, fits bo
 	case *wire.PathRequest:
 		bytes, names = answerBytes(p.req.Op, store.Sizes(r.Path, p.ids))
 	case *wire.GetEphemeralsRequest:
-		bytes = store.EphemeralsBytes(s.id)
+		bytes = store.Sessions().EphemeralsBytes(s.id)
 	case *wire.MultiRequest:
 		if limits.MultiReadBytes > 0 {
 			max = min(max, limits.MultiReadBytes)

@@ -188,7 +188,7 @@ func (m *Manager) attach(ctx context.Context, req *wire.ConnectRequest, addr net
 	// committed (handshakeApplied), not before the client has proved that it may attach.
 	var info znode.SessionInfo
 	var known bool
-	m.replica.View(func(s *znode.Store) { info, known = s.Session(req.SessionID) })
+	m.replica.View(func(s *znode.Store) { info, known = s.Sessions().Get(req.SessionID) })
 	if known && subtle.ConstantTimeCompare(info.Password, req.Password) != 1 {
 		return m.wrongPassword(req, addr)
 	}

@@ -126,6 +126,16 @@ func (l *aclList) lookups(ids []Identity, want wire.Perm) int {
 	return len(l.bits) + len(ids)
 }
 
+// Access is the ACL of a node, to be checked later, against any identities, without the Store's
+// lock. Nodes with equal ACLs share one.
+type Access aclList
+
+// Allows says whether a connection with the identities ids, its "ip" among them, has one of the
+// permissions. A nil Access allows everything.
+func (a *Access) Allows(ids []Identity, want wire.Perm) bool {
+	return a == nil || (*aclList)(a).allows(ids, want)
+}
+
 // aclTable holds every ACL that a node has, once.
 //
 // Invariant: refs of each list is the number of nodes that point to it, and is above 0.

@@ -21,6 +21,3 @@ func (c *clock) nowMs() int64 { return c.stampMs + c.shiftMs }
 // replaced is the clock of a state that has been replaced by one with the clock n: stamps go on
 // from c, and ages count by n.
 func (c *clock) replaced(n *clock) clock { return clock{c.stampMs, n.nowMs() - c.stampMs} }
-
-// ClockMs returns the cluster's clock as of the newest entry, as Stamp has it.
-func (s *Store) ClockMs() int64 { return s.clock.stampMs }

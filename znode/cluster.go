@@ -10,16 +10,10 @@ type ClusterID uint64
 func (c ClusterID) String() string { return fmt.Sprintf("%016x", uint64(c)) }
 
 // Cluster is the cluster that the state belongs to; 0 if that has not been recorded.
-func (s *Store) Cluster() ClusterID { return s.cluster }
-
-func (s *Store) nameCluster(id ClusterID) {
-	if s.cluster == 0 {
-		s.cluster = id
-	}
-}
+func (s *Store) Cluster() ClusterID { return s.state.cluster }
 
 // RenameCluster moves the state to another cluster, which begins with it. The members of the old
 // one do not go over, nor does a restore that was under way.
 func (s *Store) RenameCluster(id ClusterID) {
-	s.cluster, s.replacement, s.membership = id, nil, membership{}
+	s.state.cluster, s.state.replacement, s.state.membership = id, nil, membership{}
 }

@@ -6,16 +6,17 @@ package znode
 // for tests and for operators. It is no protection against deliberate collisions.
 func (s *Store) Digest() uint64 {
 	// A sum does not depend on the order of its parts, which differs between replicas.
-	sum := hash(1).num(uint64(s.zxid)).num(uint64(s.timeMs)).
-		num(uint64(s.clock.stampMs)).num(uint64(s.clock.shiftMs)).num(s.generations.ended).sum()
-	if s.membership.members != nil {
-		sum += hash(4).text(string(appendMembership(nil, &s.membership))).sum()
+	st := &s.state
+	sum := hash(1).num(uint64(st.zxid)).num(uint64(st.timeMs)).
+		num(uint64(st.clock.stampMs)).num(uint64(st.clock.shiftMs)).num(st.sessions.generations.ended).sum()
+	if st.membership.members != nil {
+		sum += hash(4).text(string(appendMembership(nil, &st.membership))).sum()
 	}
-	if s.cluster != 0 {
-		sum += hash(5).num(uint64(s.cluster)).sum()
+	if st.cluster != 0 {
+		sum += hash(5).num(uint64(st.cluster)).sum()
 	}
-	for i := range s.sessions.used {
-		if r := s.sessions.row(i); r.generation != 0 {
+	for i := range st.sessions.rows.used {
+		if r := st.sessions.rows.row(i); r.generation != 0 {
 			h := hash(2).num(uint64(r.id)).num(r.generation).num(r.lastSeq).num(uint64(r.timeoutMs)).
 				text(r.addr).text(r.password)
 			for _, id := range r.identities {
@@ -32,7 +33,7 @@ func (s *Store) Digest() uint64 {
 // hash).
 func (s *Store) TreeDigest() uint64 {
 	var sum uint64
-	for _, n := range s.allNodes() {
+	for _, n := range s.state.tree.allNodes() {
 		sum += n.digest()
 	}
 	return sum

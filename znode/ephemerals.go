@@ -1,57 +1,10 @@
 package znode
 
 import (
-	"strings"
+	"slices"
 
 	"lockkeeper/wire"
 )
-
-// Access is the ACL of a node, to be checked later, against any identities, without the Store's
-// lock. Nodes with equal ACLs share one.
-type Access aclList
-
-// Allows says whether a connection with the identities ids, its "ip" among them, has one of the
-// permissions. A nil Access allows everything.
-func (a *Access) Allows(ids []Identity, want wire.Perm) bool {
-	return a == nil || (*aclList)(a).allows(ids, want)
-}
-
-// AccessOf returns the permissions on a node; false if there is no such node.
-func (s *Store) AccessOf(path string) (*Access, bool) {
-	i, ok := s.find(path)
-	if !ok {
-		return nil, false
-	}
-	return (*Access)(s.nodes.row(i).acl), true
-}
-
-// AccessAbove returns the permissions on the parent of a path or, if there is none, on the nearest
-// node above it. The path may be any text of a client, as the path of a watch is: each byte is
-// looked at twice, and there is a lookup for each bit of the length, not one for each component.
-func (s *Store) AccessAbove(path string) *Access {
-	access, _ := s.AccessOf("/")
-	if !strings.HasPrefix(path, "/") {
-		return access
-	}
-	// Of the nodes above those that are there come first: each has all nodes above it. access is of
-	// the last one that ends at lo or before, and none that ends at hi or behind is there.
-	for lo, hi := 0, len(path); lo+1 < hi; {
-		middle := lo + (hi-lo)/2
-		end := lo + 1 + strings.LastIndexByte(path[lo+1:middle+1], '/')
-		if end == lo { // nothing ends there
-			lo = middle
-		} else if a, ok := s.AccessOf(path[:end]); ok {
-			access, lo = a, middle
-		} else {
-			hi = end
-		}
-	}
-	return access
-}
-
-// TimeMs is the time of the newest entry by the leader's wall clock, in ms since 1970. It may run
-// backwards.
-func (s *Store) TimeMs() int64 { return s.timeMs }
 
 // Ephemeral is an ephemeral node. Its data are never modified.
 type Ephemeral struct {
@@ -67,33 +20,35 @@ type Ephemeral struct {
 // longer than the state may be locked at once. It visits each that exists from its beginning to its
 // end; of others it may visit some. Sessions are visited too.
 type EphemeralWalk struct {
-	store   *Store
-	session slot   // the next one
-	nodes   []slot // of the session before that one, which are to be visited
+	sessions *Registry
+	session  slot   // the next one
+	nodes    []slot // of the session before that one, which are to be visited
 }
 
 // WalkEphemerals begins a walk.
-func (s *Store) WalkEphemerals() *EphemeralWalk { return &EphemeralWalk{store: s} }
+func (s *Store) WalkEphemerals() *EphemeralWalk {
+	return &EphemeralWalk{sessions: s.state.sessions}
+}
 
 // Step visits up to n more sessions and nodes of s. lost says that s is another Store than at the
-// beginning, so that the walk cannot be continued.
+// beginning, or its state replaced, so that the walk cannot be continued.
 func (w *EphemeralWalk) Step(s *Store, n int, visit func(Ephemeral)) (done, lost bool) {
-	if s != w.store {
+	if s.state.sessions != w.sessions {
 		return false, true
 	}
 	for ; n > 0; n-- {
 		if len(w.nodes) == 0 {
-			if w.session >= s.sessions.used {
+			if w.session >= w.sessions.rows.used {
 				return true, false
 			}
-			w.nodes = append(w.nodes[:0:0], s.belongingsOf(w.session).nodes...)
+			w.nodes = append(w.nodes[:0:0], w.sessions.belongingsOf(w.session).nodes...)
 			w.session++
 			continue
 		}
 		i := w.nodes[0]
 		w.nodes = w.nodes[1:]
 		// The node may have been deleted since, and another one be in its place.
-		if node := s.nodes.row(i); node.kind == kindEphemeral {
+		if node := s.state.tree.nodes.row(i); node.kind == kindEphemeral {
 			visit(Ephemeral{Path: node.path, Owner: wire.SessionID(node.owner), Czxid: node.czxid,
 				CtimeMs: node.ctimeMs, Data: node.data, Access: (*Access)(node.acl)})
 		}
@@ -101,27 +56,35 @@ func (w *EphemeralWalk) Step(s *Store, n int, visit func(Ephemeral)) (done, lost
 	return false, false
 }
 
-// SessionsFrom returns up to n sessions, beginning with the one at a position, and the next
-// position; -1 at the end. A session is skipped or returned twice at the most if it is created or
-// closed between two calls.
-func (s *Store) SessionsFrom(at, n int) (list []SessionInfo, next int) {
-	for ; at < int(s.sessions.used); at++ {
-		if n == 0 {
-			return list, at
-		}
-		n--
-		if s.sessions.row(slot(at)).generation != 0 {
-			list = append(list, s.sessionInfo(slot(at)))
-		}
+// Ephemerals returns the paths of a session's ephemeral nodes, sorted; nil if there is no such
+// session.
+func (s *Store) Ephemerals(id wire.SessionID) []string { return s.state.ephemerals(id) }
+
+func (st *state) ephemerals(id wire.SessionID) []string {
+	i, ok := st.sessions.slots[id]
+	if !ok {
+		return nil
 	}
-	return list, -1
+	nodes := st.sessions.belongingsOf(i).nodes
+	paths := make([]string, 0, len(nodes))
+	for _, n := range nodes {
+		paths = append(paths, st.tree.nodes.row(n).path)
+	}
+	slices.Sort(paths)
+	return paths
 }
 
-// SessionAddr returns the address of a session's newest connection, "" if there is no such session.
-func (s *Store) SessionAddr(id wire.SessionID) string {
-	i, ok := s.sessionSlots[id]
-	if !ok {
-		return ""
+// own makes the node at i, if it is ephemeral, a belonging of its session.
+func (st *state) own(i slot) {
+	if n := st.tree.nodes.row(i); n.kind == kindEphemeral {
+		st.tree.link(i).owned = st.sessions.own(wire.SessionID(n.owner), i, len(n.path))
 	}
-	return s.sessions.row(i).addr
+}
+
+// disown is the reverse of own.
+func (st *state) disown(i slot) {
+	if n := st.tree.nodes.row(i); n.kind == kindEphemeral {
+		at := st.tree.link(i).owned
+		st.tree.link(st.sessions.disown(wire.SessionID(n.owner), at, len(n.path))).owned = at
+	}
 }

@@ -17,21 +17,21 @@ import (
 // was changed, cut off or continued, or contradicts itself; an error of r. It allocates at most in
 // proportion to the bytes that it reads.
 func Restore(r io.Reader) (*Store, error) {
-	s := empty()
-	rs := &restorer{r: blockReader{r: r}, s: s}
+	st := empty()
+	rs := &restorer{r: blockReader{r: r}, st: st}
 	if err := rs.read(); err != nil {
 		return nil, fmt.Errorf("znode: restore: %w", err)
 	}
-	if err := s.derive(); err != nil {
+	if err := st.derive(); err != nil {
 		return nil, fmt.Errorf("znode: restore: %w: %w", ErrDamaged, err)
 	}
-	return s, nil
+	return newStore(st), nil
 }
 
-// restorer fills the rows of a Store from blocks.
+// restorer fills the rows of a state from blocks.
 type restorer struct {
 	r    blockReader
-	s    *Store
+	st   *state
 	acls []*aclList // by number
 	last blockKind  // of the newest block, 0 before the first
 
@@ -92,13 +92,13 @@ func (rs *restorer) block(kind blockKind, payload []byte) (done bool, err error)
 // head takes the first block.
 func (rs *restorer) head(kind blockKind, payload []byte) error {
 	d := decoder{b: payload}
-	rs.s.zxid = wire.Zxid(d.u64())
-	rs.s.timeMs = int64(d.u64())
+	rs.st.zxid = wire.Zxid(d.u64())
+	rs.st.timeMs = int64(d.u64())
 	rs.nodesDue, rs.sessionsDue = d.u64(), d.u64()
 	rs.membership(&d)
-	rs.s.clock = clock{int64(d.u64()), int64(d.u64())}
-	rs.s.generations.ended = d.u64()
-	rs.s.cluster = ClusterID(d.u64())
+	rs.st.clock = clock{int64(d.u64()), int64(d.u64())}
+	rs.st.sessions.generations.ended = d.u64()
+	rs.st.cluster = ClusterID(d.u64())
 	if kind != blockHead || d.err != nil || len(d.b) != 0 {
 		return fmt.Errorf("%w: bad head", ErrDamaged)
 	}
@@ -106,7 +106,7 @@ func (rs *restorer) head(kind blockKind, payload []byte) error {
 }
 
 func (rs *restorer) membership(d *decoder) {
-	m := &rs.s.membership
+	m := &rs.st.membership
 	m.members = rs.members(d)
 	m.version = wire.Zxid(d.u64())
 	if d.u8() == 1 {
@@ -141,12 +141,12 @@ func (rs *restorer) session(d *decoder) {
 		return
 	}
 	rs.sessions++
-	if _, ok := rs.s.sessionSlots[row.id]; ok || row.generation == 0 || !mayBeSession(row.id) {
+	if _, ok := rs.st.sessions.slots[row.id]; ok || row.generation == 0 || !mayBeSession(row.id) {
 		d.fail("bad session " + row.id.String())
 		return
 	}
 	if rs.skip == nil {
-		rs.s.addSession(row)
+		rs.st.sessions.add(row)
 	}
 }
 
@@ -175,11 +175,11 @@ func (rs *restorer) node(d *decoder) {
 		return
 	}
 	n.acl.refs++
-	if _, ok := rs.s.paths[n.path]; ok {
+	if _, ok := rs.st.tree.paths[n.path]; ok {
 		d.fail(fmt.Sprintf("two nodes %q", n.path))
 		return
 	}
-	rs.s.place(n)
+	rs.st.tree.place(n)
 }
 
 // acl reads the number of an ACL, and the ACL if it is new. Never nil unless d has failed.
@@ -202,7 +202,7 @@ func (rs *restorer) acl(d *decoder) *aclList {
 	if d.err != nil {
 		return nil
 	}
-	list := rs.s.acls.intern(acl)
+	list := rs.st.tree.acls.intern(acl)
 	if list.refs--; list.refs != 0 {
 		d.fail("ACL defined twice")
 		return nil
@@ -212,11 +212,11 @@ func (rs *restorer) acl(d *decoder) *aclList {
 }
 
 // derive makes all that follows from the rows: links, ephemerals of sessions, quotas.
-func (s *Store) derive() error {
-	d := derivation{s: s}
+func (st *state) derive() error {
+	d := derivation{st: st}
 	for {
 		if done, err := d.step(math.MaxInt); done || err != nil {
-			s.quotas.forget()
+			st.tree.quotas.forget()
 			return err
 		}
 	}
@@ -224,7 +224,7 @@ func (s *Store) derive() error {
 
 // derivation does it in steps.
 type derivation struct {
-	s      *Store
+	st     *state
 	begun  bool
 	next   slot     // the next node to link
 	limits []string // the paths with quotas that are not active yet
@@ -233,40 +233,42 @@ type derivation struct {
 // step does the work for n nodes at the most, and reports whether it was the last. Quotas are
 // active and dirty then.
 func (d *derivation) step(n int) (done bool, err error) {
-	s := d.s
+	t := d.st.tree
 	if !d.begun {
 		d.begun = true
-		if err := s.checkBuiltIn(); err != nil {
+		if err := t.checkBuiltIn(); err != nil {
 			return false, err
 		}
 	}
-	for ; n > 0 && d.next < s.nodes.used; n-- {
+	for ; n > 0 && d.next < t.nodes.used; n-- {
 		if err := d.link(d.next); err != nil {
 			return false, err
 		}
 		d.next++
 	}
 	for ; n > 0 && len(d.limits) > 0; n-- {
-		s.startQuota(d.limits[0])
+		t.startQuota(d.limits[0])
 		d.limits = d.limits[1:]
 	}
-	return d.next == s.nodes.used && len(d.limits) == 0, nil
+	return d.next == t.nodes.used && len(d.limits) == 0, nil
 }
 
 func (d *derivation) link(i slot) error {
-	s, n := d.s, d.s.nodes.row(i)
-	if err := s.checkNode(n); err != nil {
+	t := d.st.tree
+	n := t.nodes.row(i)
+	if err := d.st.checkNode(n); err != nil {
 		return fmt.Errorf("node %q: %w", n.path, err)
 	}
 	if n.path == rootPath {
 		return nil
 	}
-	parent, ok := s.paths[parentOf(n.path)]
+	parent, ok := t.paths[parentOf(n.path)]
 	if !ok {
 		return fmt.Errorf("node %q has no parent", n.path)
 	}
-	s.attach(i, parent)
-	if err := s.checkParent(parent); err != nil {
+	t.attach(i, parent)
+	d.st.own(i)
+	if err := t.checkParent(parent); err != nil {
 		return fmt.Errorf("node %q: %w", parentOf(n.path), err)
 	}
 	if of, ok := limitsOf(n.path); ok {

@@ -100,11 +100,12 @@ type Snapshot struct {
 // writes it, also while Apply runs, and has to release it.
 func (s *Store) Snapshot() *Snapshot {
 	s.snapshots.Add(1)
+	st := &s.state
 	return &Snapshot{
-		store: s, zxid: s.zxid, timeMs: s.timeMs, clock: s.clock, ended: s.generations.ended,
-		cluster: s.cluster, membership: s.membership,
-		nodes: s.nodes.freeze(), nodeCount: s.nodes.len(),
-		sessions: s.sessions.freeze(), sessionCount: s.sessions.len(),
+		store: s, zxid: st.zxid, timeMs: st.timeMs, clock: st.clock, ended: st.sessions.generations.ended,
+		cluster: st.cluster, membership: st.membership,
+		nodes: st.tree.nodes.freeze(), nodeCount: st.tree.nodes.len(),
+		sessions: st.sessions.rows.freeze(), sessionCount: st.sessions.rows.len(),
 	}
 }
 

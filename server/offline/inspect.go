@@ -246,7 +246,7 @@ func (in *Inspection) count() {
 		queues[lock] = append(queues[lock], c)
 	}
 	in.cutLargest()
-	for info := range in.store.Sessions() {
+	for info := range in.store.Sessions().All() {
 		in.Sessions++
 		in.Most = append(in.Most, InspectedSession{info.ID.String(), info.TimeoutMs, info.Ephemerals})
 	}
@@ -295,7 +295,7 @@ func (in *Inspection) Paths() []string {
 // Owned are all sessions with their ephemeral nodes, by id.
 func (in *Inspection) Owned() []OwnedBy {
 	list := make([]OwnedBy, 0, in.Sessions)
-	for info := range in.store.Sessions() {
+	for info := range in.store.Sessions().All() {
 		paths := append([]string{}, in.owned[info.ID]...)
 		slices.Sort(paths)
 		list = append(list, OwnedBy{info.ID.String(), info.TimeoutMs, paths})
