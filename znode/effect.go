@@ -182,3 +182,75 @@ func (x *effects) rollback() {
 	x.events = x.events[:0]
 	x.changed = false
 }
+
+// Event is a trigger: a change that watches may be set on. The events of a command are in the
+// order of docs/protocol/watches.md 3.1: NodeCreated(P), NodeChildrenChanged(parent);
+// NodeDeleted(P), NodeChildrenChanged(parent); NodeDataChanged(P). NodeDeleted comes once and is
+// for both watch tables.
+type Event struct {
+	Type wire.EventType
+	Path string
+	// of Path's node at that moment; for NodeDeleted the last it had. Never modified
+	ACL  []wire.ACL
+	Zxid wire.Zxid
+	// Owner is the session of an ephemeral node, 0 for others. With it come the node's czxid, its
+	// ctime, and its data at that moment, which are never modified.
+	Owner   wire.SessionID
+	Czxid   wire.Zxid
+	CtimeMs int64
+	Data    []byte
+
+	list *aclList // of which ACL is the entries
+	kept bool     // for the super user, see KeepQuotas
+	// above are the nodes above Path that not everybody may read, the deepest first, one for each
+	// ACL. buried is that there are more than maxGuards.
+	above  []guard
+	buried bool
+}
+
+// ReadableBy reports whether a connection with the identities ids, its "ip" among them, may read
+// Path's node.
+func (e *Event) ReadableBy(ids []Identity) bool {
+	if e.kept && !IsSuper(ids) {
+		return false
+	}
+	return e.list == nil || e.list.allows(ids, wire.PermRead)
+}
+
+// A guard is a node, by the length of its path, with an ACL that does not let everybody read it.
+type guard struct {
+	length int
+	list   *aclList
+}
+
+// maxGuards is the number of guards of an Event. It is more than anybody nests.
+const maxGuards = 8
+
+// Guarded reports whether there are nodes above Path that not everybody may read.
+func (e *Event) Guarded() bool { return len(e.above) > 0 }
+
+// NamedTo reports whether a connection with the identities ids that watches recursively, from a
+// node with a path of length bytes, may learn of Path: a client that may not list a node's children
+// is not told their names.
+func (e *Event) NamedTo(ids []Identity, length int) bool {
+	if e.buried && !IsSuper(ids) {
+		return false
+	}
+	for _, g := range e.above {
+		if g.length >= length && !g.list.allows(ids, wire.PermRead) {
+			return false
+		}
+	}
+	return true
+}
+
+// Lookups returns the number of lookups that ReadableBy makes, each about 30 ns.
+func (e *Event) Lookups(ids []Identity) int {
+	if e.list == nil {
+		return 0
+	}
+	return e.list.lookups(ids, wire.PermRead)
+}
+
+// Access returns the permissions on Path's node.
+func (e *Event) Access() *Access { return (*Access)(e.list) }

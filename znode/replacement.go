@@ -2,10 +2,8 @@ package znode
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 
 	"lockkeeper/wire"
 )
@@ -198,85 +196,4 @@ func (t *tx) replace(p *replacement) {
 			st.tree.quotas.touch(q)
 		}
 	}
-}
-
-// SnapshotInfo describes a snapshot.
-type SnapshotInfo struct {
-	Zxid            wire.Zxid
-	Nodes, Sessions uint64
-	Cluster         ClusterID // 0: it does not say
-	// Bytes is the size of its nodes, as in Size, without their ACLs.
-	Bytes int64
-}
-
-// SnapshotScanner reads a snapshot block by block, without making a state of it. RestoreBegin takes
-// the header and RestoreBlock the blocks. Only these find contradictions between blocks.
-type SnapshotScanner struct {
-	r    io.Reader
-	br   blockReader
-	raw  bytes.Buffer
-	done bool
-	info SnapshotInfo
-}
-
-// NewSnapshotScanner returns a scanner that reads from r.
-func NewSnapshotScanner(r io.Reader) *SnapshotScanner {
-	sc := &SnapshotScanner{r: r}
-	sc.br.r = io.TeeReader(r, &sc.raw)
-	return sc
-}
-
-// Header reads the header.
-func (sc *SnapshotScanner) Header() ([]byte, error) {
-	if err := sc.br.header(); err != nil {
-		return nil, fmt.Errorf("znode: read snapshot: %w", err)
-	}
-	return bytes.Clone(sc.raw.Bytes()), nil
-}
-
-// Next reads the next block, which is valid until the next call. Errors: io.EOF behind the last
-// one, when nothing follows it; ErrDamaged, ErrNewer; an error of the reader.
-func (sc *SnapshotScanner) Next() ([]byte, error) {
-	if sc.done {
-		if err := sc.br.eof(); err != nil {
-			return nil, fmt.Errorf("znode: read snapshot: %w", err)
-		}
-		return nil, io.EOF
-	}
-	sc.raw.Reset()
-	kind, payload, err := sc.br.next()
-	if err != nil {
-		return nil, fmt.Errorf("znode: read snapshot: %w", err)
-	}
-	switch kind {
-	case blockHead:
-		if len(payload) < 5*8 {
-			return nil, fmt.Errorf("znode: read snapshot: %w: bad head", ErrDamaged)
-		}
-		sc.info = SnapshotInfo{Zxid: wire.Zxid(binary.BigEndian.Uint64(payload)),
-			Nodes: binary.BigEndian.Uint64(payload[16:]), Sessions: binary.BigEndian.Uint64(payload[24:])}
-		sc.info.Bytes = int64(min(sc.info.Nodes, 1<<40)) * NodeMemory
-		sc.info.Cluster = ClusterID(binary.BigEndian.Uint64(payload[len(payload)-8:]))
-	case blockNodes:
-		sc.info.Bytes += int64(len(payload))
-	case blockEnd:
-		sc.done = true
-	}
-	return sc.raw.Bytes(), nil
-}
-
-// Info describes the snapshot as far as it has been read: completely after the last block.
-func (sc *SnapshotScanner) Info() SnapshotInfo { return sc.info }
-
-// ScanSnapshot reads a snapshot up to the end of r and verifies its checksums.
-func ScanSnapshot(r io.Reader) (SnapshotInfo, error) {
-	sc := NewSnapshotScanner(r)
-	_, err := sc.Header()
-	for err == nil {
-		_, err = sc.Next()
-	}
-	if err != io.EOF {
-		return sc.info, err
-	}
-	return sc.info, nil
 }

@@ -1,6 +1,7 @@
 package znode
 
 import (
+	"fmt"
 	"sync/atomic"
 
 	"lockkeeper/wire"
@@ -140,4 +141,42 @@ func (s *Store) Counts() Counts {
 		DataSizeBytes: t.sizeBytes + int64(len(root.data)),
 		Sessions:      s.state.sessions.rows.len(),
 	}
+}
+
+// clock is the cluster's clock: how much time has passed while the cluster had a leader, in
+// milliseconds. Containers and TTL nodes count by it, and nobody sets it. A leader adds the time
+// that passes by its own monotonic clock to the state's clock, and stamps entries with the sum
+// (Stamp.ClockMs). Wall clocks, right or wrong, have no part in it.
+//
+// Invariant: it never runs backwards.
+type clock struct {
+	stampMs int64 // the largest stamp so far
+	// shiftMs is added to stamps. A restore replaces a state by one of another time: the nodes of
+	// that one keep their ages.
+	shiftMs int64
+}
+
+func (c *clock) advance(stampMs int64) { c.stampMs = max(c.stampMs, stampMs) }
+
+// nowMs is the time by which nodes count.
+func (c *clock) nowMs() int64 { return c.stampMs + c.shiftMs }
+
+// replaced is the clock of a state that has been replaced by one with the clock n: stamps go on
+// from c, and ages count by n.
+func (c *clock) replaced(n *clock) clock { return clock{c.stampMs, n.nowMs() - c.stampMs} }
+
+// ClusterID names a cluster: a digest of its first configuration, never 0. States and snapshots
+// carry it, so that the files of two clusters are not confused.
+type ClusterID uint64
+
+// String has 16 hexadecimal digits.
+func (c ClusterID) String() string { return fmt.Sprintf("%016x", uint64(c)) }
+
+// Cluster is the cluster that the state belongs to; 0 if that has not been recorded.
+func (s *Store) Cluster() ClusterID { return s.state.cluster }
+
+// RenameCluster moves the state to another cluster, which begins with it. The members of the old
+// one do not go over, nor does a restore that was under way.
+func (s *Store) RenameCluster(id ClusterID) {
+	s.state.cluster, s.state.replacement, s.state.membership = id, nil, membership{}
 }

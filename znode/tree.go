@@ -245,6 +245,23 @@ func nodeSizeBytes(path string, data []byte) int64 {
 	return int64(utf8.RuneCountInString(path) + len(data))
 }
 
+// perished reports whether the node at i has outlived its purpose: a container that has lost its
+// last child (or, unless neverUsedMs is 0, has had none for longer than that), a TTL node without
+// children that was not written to for longer than its time to live. nowMs is clock.nowMs.
+func (t *tree) perished(i slot, nowMs int64, neverUsedMs int32) bool {
+	n := t.nodes.row(i)
+	if t.link(i).children > 0 {
+		return false
+	}
+	switch n.kind {
+	case kindContainer:
+		return n.creates > 0 || neverUsedMs != 0 && nowMs-n.usedMs > int64(neverUsedMs)
+	case kindTTL:
+		return nowMs-n.usedMs > n.owner
+	}
+	return false
+}
+
 // allNodes returns an iterator over all nodes and their slots, in no particular order.
 func (t *tree) allNodes() iter.Seq2[slot, *node] {
 	return func(yield func(slot, *node) bool) {

@@ -1,6 +1,10 @@
 package znode
 
-import "lockkeeper/wire"
+import (
+	"fmt"
+
+	"lockkeeper/wire"
+)
 
 // tx applies one command: it decides, by the command's kind and the state, which effects the
 // command has. The buffers are used again for the next command.
@@ -124,4 +128,67 @@ func (t *tx) reap(b *Reap, r *Result) {
 	default:
 		t.effects.deleteNode(i)
 	}
+}
+
+// Status says whether a command was applied at all.
+type Status uint8
+
+const (
+	// Done: the command was applied. Code says whether it succeeded.
+	Done Status = iota
+	// Duplicate: it had been applied before; this time nothing happened. The sender has had its
+	// result.
+	Duplicate
+	// Gap: an earlier command of the generation is missing, so this one was refused. The sender
+	// sends all that are open again, in order.
+	Gap
+	// Moved: the session has a newer connection (Result.Generation); commands of the older one that
+	// are in flight are refused.
+	Moved
+	// NoSession: the session does not exist: it was closed, or has expired, or never was.
+	NoSession
+	// BadPassword: the session exists with another password; or the id of a new session is one that
+	// no session may have.
+	BadPassword
+)
+
+// String returns the name of s, for tests and logs.
+func (s Status) String() string {
+	names := [...]string{"Done", "Duplicate", "Gap", "Moved", "NoSession", "BadPassword"}
+	if int(s) < len(names) {
+		return names[s]
+	}
+	return fmt.Sprintf("Status%d", uint8(s))
+}
+
+// OpResult is the result of one op of a multi.
+type OpResult struct {
+	// Op is the type that the response carries for the op: OpCreate, OpCreate2 (for every create
+	// that answers with a Stat), OpDelete, OpSetData or OpCheck. When the multi failed it is
+	// OpError for all ops.
+	Op wire.Op
+	// Code of a multi that failed: CodeOK before the failing op, CodeRuntimeInconsistency after it.
+	Code wire.Code
+	Path string    // creates: the path with its suffix
+	Stat wire.Stat // OpCreate, OpCreate2 and OpSetData
+}
+
+// Result is the outcome of one command.
+type Result struct {
+	Status Status
+	// Code is the code in the header of the reply; it counts when Status is Done. Note that a multi
+	// of which an op failed has CodeOK here, and the failure in Multi.
+	Code wire.Code
+	// Deferred says that the result follows later, with the KindReconfigured of this command.
+	Deferred bool
+	// Restored says that a snapshot has replaced the state, and that all sessions have ended.
+	Restored bool
+	Reason   string    // KindRestore: why Code is not CodeOK
+	Zxid     wire.Zxid // the store's after the command
+	// the session's current generation after the command; 0 when there is no session any more
+	Generation uint64
+	Path       string    // create family: the path with its suffix
+	Stat       wire.Stat // create family, setData, setACL
+	Multi      []OpResult
+	Events     []Event
 }

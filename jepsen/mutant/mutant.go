@@ -101,7 +101,7 @@ var Table = []Entry{
 	{WatchAfterReply, "watch-after-reply", "C3", "session/manager.go", "watches fire after the reply that shows the change", true, "", ""},
 	{ReadOvertakesWrite, "read-overtakes-write", "C2", "session/session.go", "reads are answered though a write before them is outstanding", true, "", ""},
 	{EarlySnapshot, "early-snapshot", "C1", "jepsen/simtest/mutation_test.go", "a snapshot is acknowledged, and the log cut, before it is on the disk", true, "", ""},
-	{SnapshotForgetsTurns, "snapshot-forgets-turns", "C5", "znode/restore.go", "a restored snapshot has forgotten which requests of each session have been applied", false, "", ""},
+	{SnapshotForgetsTurns, "snapshot-forgets-turns", "C5", "znode/snapshot.go", "a restored snapshot has forgotten which requests of each session have been applied", false, "", ""},
 	{RestoreKeepsConnections, "restore-keeps-connections", "C3", "session/manager.go", "clients stay connected to a member whose state a snapshot has replaced", true, "TestWatchOverSnapshot", ""},
 	{ZxidRepeats, "zxid-repeats", "C1", "znode/effect.go", "two updates of a term get the same zxid", true, "", ""},
 	{LocalSync, "local-sync", "C4", "session/session.go", "sync is answered by the member alone", true, "TestSyncOnMemberThatHearsLate", ""},
