@@ -177,6 +177,31 @@ func TestReplacement(t *testing.T) {
 
 func (s *Store) statsText() string { return string(s.state.tree.usageText("/a")) }
 
+// A restore ends the walks and listings that are under way: they hold slots of the old state.
+func TestReplacementEndsWalks(t *testing.T) {
+	s := richStore(t, 100)
+	r := beginRestoring(t, s, 3)
+	walk, listing := s.WalkEphemerals(), s.List("/a")
+	defer listing.Close()
+	visited := 0
+	visit := func(Ephemeral) { visited++ }
+	if done, lost := walk.Step(s, 5, visit); done || lost || visited == 0 {
+		t.Fatalf("done %v, lost %v after %d ephemerals", done, lost, visited)
+	}
+	if done, lost := listing.Step(s, 5); done || lost {
+		t.Fatalf("done %v, lost %v", done, lost)
+	}
+	if res := r.load(snapshotOf(t, New())); !res.Restored {
+		t.Fatalf("%+v", res)
+	}
+	if done, lost := walk.Step(s, 1000, visit); done || !lost {
+		t.Errorf("the walk is done %v, lost %v", done, lost)
+	}
+	if done, lost := listing.Step(s, 1000); done || !lost {
+		t.Errorf("the listing is done %v, lost %v", done, lost)
+	}
+}
+
 // TestReplacementIsGivenUp: with its session a restore ends, and the state stays as it is; another
 // one is refused meanwhile.
 func TestReplacementIsGivenUp(t *testing.T) {
