@@ -15,6 +15,7 @@ import (
 // A check of the configuration says what a start would make of the data directory, and changes
 // nothing there.
 func TestCheckData(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	data, file := filepath.Join(dir, "data"), filepath.Join(dir, "zoo.cfg")
 	alone := func(more string) Config {
