@@ -195,9 +195,9 @@ func (c *clusterCommand) list() error {
 		fmt.Fprintln(c.e.stdout, "this server stands alone: it is no member of a cluster")
 		return nil
 	}
-	list, ok := ops.ParseMembersText(c.fourLetters(ctx, cl.Conn().(*zk.Conn).Server(), "mbrs"))
-	if !ok || !slices.EqualFunc(list, ms, func(r ops.ListedMember, m server.Member) bool { return r.ID == m.ID }) {
-		list = c.queryEach(ctx, ms) // it does not have mbrs, or does not have the change yet
+	list := c.query(ctx, cl.Conn().(*zk.Conn).Server(), wordPatience).list
+	if !slices.EqualFunc(list, ms, func(r ops.ListedMember, m server.Member) bool { return r.ID == m.ID }) {
+		list = c.queryEach(ctx, ms) // it is ZooKeeper, or does not have the change yet
 	}
 	if c.json {
 		for _, l := range list {
@@ -233,15 +233,14 @@ func (c *clusterCommand) stateOf(ctx context.Context, m ops.ListedMember) string
 	if m.Clients == "" {
 		return "unknown" // the client port is in its own file only
 	}
-	text := c.fourLetters(ctx, m.Clients, "srvr")
-	if _, mode, ok := strings.Cut(text, "\nMode: "); ok {
-		mode, _, _ = strings.Cut(mode, "\n")
-		return mode
+	s := c.query(ctx, m.Clients, wordPatience)
+	switch {
+	case s.Role != "":
+		return s.Role
+	case s.Error == errNotServing.Error():
+		return "not serving"
 	}
-	if text == "" {
-		return m.State
-	}
-	return "not serving"
+	return m.State
 }
 
 func (c *clusterCommand) change(joining, leaving []string) error {
@@ -315,9 +314,9 @@ func (c *clusterCommand) membersAfter(ctx context.Context, conn *zk.Conn, joinin
 		if data, _, err := conn.Get("/zookeeper/config"); err == nil {
 			ms, _, _ = server.ParseConfigText(string(data))
 		}
-		now, ok := ops.ParseMembersText(c.fourLetters(ctx, conn.Server(), "mbrs"))
-		if !ok && len(ms) > 0 {
-			now = c.queryEach(ctx, ms) // it does not have mbrs
+		now := c.query(ctx, conn.Server(), wordPatience).list
+		if now == nil && len(ms) > 0 {
+			now = c.queryEach(ctx, ms) // it is ZooKeeper
 		}
 		same := slices.EqualFunc(now, ms, func(r ops.ListedMember, m server.Member) bool { return r.ID == m.ID && r.Peers == m.PeerAddr() })
 		if same && len(ms) > 0 {
