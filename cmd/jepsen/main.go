@@ -13,7 +13,7 @@ import (
 // Exit statuses.
 const (
 	exitOK      = 0
-	exitInvalid = 1 // a promise was broken, or what was asked for could not be done
+	exitInvalid = 1 // a promise was broken, or the run failed
 	exitUsage   = 2 // a wrong command line; for run also: it could not be done
 	exitUnknown = 3 // run: nothing is known to be broken, but too little happened to tell
 )

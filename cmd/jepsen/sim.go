@@ -58,7 +58,7 @@ func (f *simFlags) define(c *commandLine) {
 	c.BoolVar(&f.plain, "plain", false, "with the Go runtime as it is")
 }
 
-// check says what is wrong with the flags, and chooses the first seed.
+// check validates the flags, and chooses the first seed.
 func (f *simFlags) check() error {
 	switch {
 	case f.seeds == 0 || f.jobs < 1 || f.virtual <= 0:
@@ -150,7 +150,7 @@ type simRun struct {
 	quiet   bool
 
 	mu             sync.Mutex
-	next           uint64 // how many have been begun
+	next           uint64 // simulations that have begun
 	passed, failed int
 	virtual        time.Duration
 	faults         int
@@ -224,7 +224,7 @@ func (s *simRun) ended(r *sim.Result, err error) {
 	}
 }
 
-// tell prints the line of a simulation, and what was wrong with it.
+// tell prints the line of a simulation, and its faults.
 func (s *simRun) tell(r *sim.Result) {
 	verdict := "ok  "
 	if !r.OK() {
@@ -257,7 +257,7 @@ func (s *simRun) again() (text string) {
 	return text
 }
 
-// crashLines is how much is shown of what a process printed that crashed: the beginning says why.
+// crashLines limits the lines of a crashed process's output; the first lines have the reason.
 const crashLines = 60
 
 func indent(text string) string {

@@ -18,7 +18,7 @@ import (
 	"lockkeeper/bench"
 )
 
-// benchCommand is bench, with the flags whose values are not those of the Config.
+// benchCommand is bench, with the flags that are no fields of the Config.
 type benchCommand struct {
 	bench.Config
 	servers, pids, start string

@@ -145,9 +145,9 @@ func (c *certsCommand) issueMembers(requests []certs.Request, cfg server.Config)
 	return nil
 }
 
-// requests are the members for which certificates are to be made: those of the server lines of a
-// zoo.cfg; without such lines one. If more is set, members that have a certificate are left out,
-// and the argument may be the name of a member instead.
+// requests are the members that get certificates: one for each server line of a zoo.cfg; without
+// such lines one. If more is set, members that have a certificate are left out, and the argument
+// may be the name of a member instead.
 func (c *certsCommand) requests(args []string, more bool) (requests []certs.Request, cfg server.Config, err error) {
 	extra := strings.FieldsFunc(c.hosts, func(r rune) bool { return r == ',' || r == ' ' })
 	if len(args) == 0 && more {
@@ -207,7 +207,8 @@ func (c *certsCommand) sayMade(made []certs.Holder) {
 	}
 }
 
-// memberLines prints what members add to their zoo.cfg: once, if it is the same for all.
+// memberLines prints the lines that members add to their zoo.cfg: once, if they are the same for
+// all.
 func (c *certsCommand) memberLines(made []certs.Holder, cfg server.Config) {
 	if c.at != "" {
 		names := make([]string, 0, len(made))

@@ -30,10 +30,10 @@ const (
 
 const defaultServers = "127.0.0.1:2181"
 
-// usualServers is what -servers is if it is not given.
+// usualServers is the default of -servers.
 func usualServers() string { return cmp.Or(os.Getenv(serversVariable), defaultServers) }
 
-// clientFlags are the flags of every command that is a client, and what its messages need.
+// clientFlags are the flags of every client command, and the fields that its messages need.
 type clientFlags struct {
 	servers  string
 	session  time.Duration
@@ -312,7 +312,7 @@ func (f *clientFlags) reach(ctx context.Context, c *client, patience bool) error
 // unreachable formats that no member is reachable, and why as far as that is known.
 func (c *client) unreachable() string {
 	over, cancel := context.WithCancel(context.Background())
-	cancel() // what is known now
+	cancel() // Reach returns at once
 	err := c.Reach(over)
 	switch {
 	case errors.Is(err, recipes.ErrLoginRequired):
@@ -324,7 +324,7 @@ func (c *client) unreachable() string {
 		"('lockkeeper status' tells more)"
 }
 
-// unreachableText formats that no server is reachable, why, and what may help.
+// unreachableText formats that no server is reachable, the cause, and a hint.
 func unreachableText(servers []string, err error) string {
 	text := "cannot reach the cluster at " + strings.Join(servers, ", ")
 	if err != nil {
@@ -349,11 +349,11 @@ func hintOf(err error) string {
 }
 
 // loginRequired waits for a moment until the session has ended, and returns the error if it has
-// because the server requires a login. It is for requests whose answer is lost.
+// because the server requires a login. It is for requests that lost their answer.
 func (c *client) loginRequired() error {
 	const patience, pause = 200 * time.Millisecond, 10 * time.Millisecond
 	over, cancel := context.WithCancel(context.Background())
-	cancel() // what is known now
+	cancel() // Reach returns at once
 	for began := time.Now(); time.Since(began) < patience; time.Sleep(pause) {
 		if err := c.Reach(over); errors.Is(err, recipes.ErrClosed) {
 			if errors.Is(err, recipes.ErrLoginRequired) {

@@ -290,7 +290,7 @@ func (c *clusterCommand) change(joining, leaving []string) error {
 	return nil
 }
 
-// tellWaiting says what add waits for.
+// tellWaiting prints the members that add waits for.
 func (c *clusterCommand) tellWaiting(joining []string) {
 	for _, line := range joining {
 		if ms, _, err := server.ParseConfigText(line); err == nil {
@@ -333,7 +333,7 @@ func (c *clusterCommand) membersAfter(ctx context.Context, conn *zk.Conn, joinin
 	}
 }
 
-// silentOf are the members that are joining and do not answer those of the list, or are not in it.
+// silentOf returns the joining members that do not answer the others, or are not in the list.
 func silentOf(list []ops.ListedMember, joining []string) (silent []server.Member) {
 	for _, line := range joining {
 		ms, _, err := server.ParseConfigText(line)
@@ -348,7 +348,7 @@ func silentOf(list []ops.ListedMember, joining []string) (silent []server.Member
 	return silent
 }
 
-// tolerance says how many voters there are and answer, and how many more may fail.
+// tolerance counts the voters and the live voters, and describes the number that may fail.
 func tolerance(list []ops.ListedMember) (voters, live int, text string) {
 	var silent []string
 	for _, l := range list {
@@ -380,8 +380,8 @@ func tolerance(list []ops.ListedMember) (voters, live int, text string) {
 	return voters, live, text
 }
 
-// takeBack undoes an addition whose new members have never answered: as voters they would only take
-// away from what may fail. The error says what came of it.
+// takeBack undoes an addition if the new members have never answered: as voters they would only
+// reduce the number of tolerated failures. The error describes the result.
 func (c *clusterCommand) takeBack(ctx context.Context, conn *zk.Conn, before []server.Member, joining []string, silent []server.Member) error {
 	var rejoin, leave, names []string
 	for _, m := range silent {
@@ -480,7 +480,7 @@ func missingVoters(before []server.Member, joining, leaving []string) string {
 		live, voters, strings.Join(missing, ", "))
 }
 
-// defaultHTTPPort is that of ZooKeeper's admin server.
+// defaultHTTPPort is the default port of ZooKeeper's admin server.
 const defaultHTTPPort = "8080"
 
 func (c *clusterCommand) transfer() error {

@@ -72,7 +72,7 @@ func (m *memberStatus) identify(list []ops.ListedMember, at [][]string, own []st
 			slices.ContainsFunc(at[i], func(a string) bool { return slices.Contains(own, a) })
 		if same {
 			m.ID, m.observer, m.Readiness = &l.ID, l.Role == "observer", l.Readiness
-			for _, own := range m.list { // what it says itself is newer
+			for _, own := range m.list { // its own report is newer
 				if own.ID == l.ID {
 					m.Readiness = own.Readiness
 				}
@@ -181,7 +181,7 @@ func (m *memberStatus) parse(text string) error {
 var consLine = regexp.MustCompile(`(?m)^ /(\S+)\[[0-9a-f]+\]\(.*,sid=0x([0-9a-f]+),`)
 
 // sessionAddresses reads the addresses of the clients from the servers. It leaves out a server that
-// does not answer, or whose whitelist does not have cons.
+// does not answer, or does not have cons in its whitelist.
 func (f *clientFlags) sessionAddresses(ctx context.Context, servers []string) map[int64]string {
 	found := map[int64]string{}
 	for _, server := range servers {

@@ -120,7 +120,8 @@ func (c *recoverCommand) confirm(e env, about, word string) error {
 	return nil
 }
 
-// describeSurvivor says what a recovery would begin with, and what may be missing.
+// describeSurvivor prints the state that a recovery would begin with, and the updates that may be
+// missing.
 func describeSurvivor(w io.Writer, v *offline.Survivor, from string) {
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(w, "%-12s %s\n", name, fmt.Sprintf(format, args...))

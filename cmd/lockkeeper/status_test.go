@@ -31,7 +31,7 @@ func newTestClient(t *testing.T, s *server.Server) *zk.Conn {
 	return c
 }
 
-// statusOf is what status -json says.
+// statusOf runs status -json and decodes its output.
 func statusOf(t *testing.T, servers string) (status int, s clusterStatus) {
 	t.Helper()
 	status, text, stderr := invoke("status", "-json", "-servers", servers)
@@ -154,7 +154,7 @@ func TestStatusOfZooKeeper(t *testing.T) {
 	}
 }
 
-// What is no client port is named as such.
+// Ports that are no client ports are named as such.
 func TestStatusOfSomethingElse(t *testing.T) {
 	web := httptest.NewServer(http.NotFoundHandler())
 	defer web.Close()

@@ -1,6 +1,8 @@
 package tidy
 
 import (
+	"go/ast"
+	"go/token"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -32,6 +34,7 @@ var budgets = map[string]budget{
 	"*.md":     {5.4, 0.9, 0.6, 0.9},
 	"bench":    {14.2, 0.9, 3.8, 0.5},
 	"cmd":      {10.4, 2.2, 1.0, 1.7},
+	"help":     {9, 9, 9, 9},
 	"deploy":   {4.2, 0.1, 2.2, 1.1},
 	"internal": {4.3, 0.4, 0.4, 0.3},
 	"jepsen":   {14.1, 1.1, 1.9, 1.2},
@@ -46,10 +49,14 @@ var budgets = map[string]budget{
 	"znode":    {2.8, 0.5, 0.3, 0.4},
 }
 
-// pages is the name of the budget of the Markdown files.
-const pages = "*.md"
+// Names of budgets that are no rooms: the Markdown files; the pages of help of the commands, their
+// flags and messages.
+const (
+	pages = "*.md"
+	help  = "help"
+)
 
-// TestHabits measures the comments and the pages. docs/protocol describes ZooKeeper, and is
+// TestHabits measures the comments, the pages and the help. docs/protocol describes ZooKeeper, and is
 // not ours.
 func TestHabits(t *testing.T) {
 	words := make(map[string]int)
@@ -69,7 +76,27 @@ func TestHabits(t *testing.T) {
 			for _, group := range f.ast.Comments {
 				count(room, group.Text())
 			}
+			if room != "cmd" || strings.HasSuffix(f.path, "_test.go") {
+				continue
+			}
+			ast.Inspect(f.ast, func(n ast.Node) bool {
+				if l, ok := n.(*ast.BasicLit); ok && l.Kind == token.STRING {
+					count(help, l.Value)
+				}
+				return true
+			})
 		}
+	}
+	helpPages, err := filepath.Glob(filepath.Join(root, "cmd/lockkeeper/help/*.txt"))
+	if err != nil || len(helpPages) == 0 {
+		t.Fatalf("no pages of help: %v", err)
+	}
+	for _, page := range helpPages {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		count(help, string(text))
 	}
 	for _, page := range markdownFiles(t) {
 		if strings.HasPrefix(page, "docs/protocol/") {
@@ -87,6 +114,7 @@ func TestHabits(t *testing.T) {
 			t.Errorf("%s has no budget", corpus)
 		}
 		for i, h := range habits {
+			t.Logf("%-9s %-20s %6d words %.2f", corpus, h.name, words[corpus], float64(n[i])*1000/float64(words[corpus]))
 			if rate := float64(n[i]) * 1000 / float64(words[corpus]); rate > limits[i] {
 				t.Errorf("%s: %q %.2f times in 1,000 words, want at most %g (style: the field's noun, a sentence with an actor)",
 					corpus, h.name, rate, limits[i])
