@@ -41,11 +41,11 @@ type simFlags struct {
 
 // define adds the flags to a command line.
 func (f *simFlags) define(c *commandLine) {
-	c.Uint64Var(&f.seeds, "seeds", 10, "how many simulations")
+	c.Uint64Var(&f.seeds, "seeds", 10, "number of simulations")
 	c.Uint64Var(&f.first, "seed", 0, "the first seed; the others follow (default: by chance)")
 	c.DurationVar(&f.virtual, "virtual", time.Hour, "virtual time of each")
-	c.IntVar(&f.jobs, "jobs", 1, "how many at a time")
-	c.StringVar(&f.workload, "workload", "", "what clients do, instead of what the seed says, a `list` of: "+
+	c.IntVar(&f.jobs, "jobs", 1, "simulations at a time")
+	c.StringVar(&f.workload, "workload", "", "the clients' operations, instead of the seed's choice, a `list` of: "+
 		strings.Join(sim.Workloads(), ", "))
 	c.BoolVar(&f.keepGoing, "keep-going", false, "do not stop at the first seed that fails")
 	c.BoolVar(&f.repeat, "repeat", false, "the same seed again and again; fails if the runs differ")

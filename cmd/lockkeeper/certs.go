@@ -37,7 +37,7 @@ const day = 24 * time.Hour
 
 func (c *certsCommand) flags(fs *flag.FlagSet) {
 	fs.StringVar(&c.hosts, "host", "", "`host,...` init, member: names and addresses at which clients and "+
-		"members reach the member, beside those of its server line")
+		"members reach the member, beside the ones in its server line")
 	fs.IntVar(&c.days, "days", int(certs.DefaultValidity/day), "`n` how long new certificates are valid, in "+
 		"days (default 365)")
 	fs.IntVar(&c.lifetime, "authority-days", int(certs.DefaultAuthorityValidity/day), "`n` init, rotate: how "+
@@ -48,7 +48,7 @@ func (c *certsCommand) flags(fs *flag.FlagSet) {
 		"that are printed (default: where it is made)")
 	fs.BoolVar(&c.zookeeper, "zookeeper", false, "print the lines that ZooKeeper 3.8 and later reads, for "+
 		"members that are ZooKeeper")
-	fs.IntVar(&c.expiryDays, "expiring", 0, "`n` list: end with status 1 if something expires within so many days")
+	fs.IntVar(&c.expiryDays, "expiring", 0, "`n` list: end with status 1 if something expires within n days")
 }
 
 func (c *certsCommand) run(e env, args []string) error {

@@ -54,13 +54,13 @@ func (f *clientFlags) flags(fs *flag.FlagSet) {
 	fs.StringVar(&f.servers, "servers", usualServers(),
 		"`host:port,...` members of the cluster; any that answers will do (default $LOCKKEEPER_SERVERS, or 127.0.0.1:2181)")
 	durationVar(fs, &f.session, "session", recipes.DefaultSessionTimeout,
-		"`d` session timeout: how long the cluster keeps what this command holds after it has last heard from it "+
+		"`d` session timeout: the cluster keeps this command's locks and nodes for so long after its last sign of life "+
 			"(default 10s)")
 	fs.StringVar(&f.auth, "auth", "", "`user:password` identity for ACLs of the scheme digest; of others: scheme:secret (sasl:user:password logs in with SASL)")
 	fs.StringVar(&f.authFile, "auth-file", "",
 		"`file` the same, in the first line of a file: a command line can be seen by others (default: $LOCKKEEPER_AUTH)")
 	f.tls.flags(fs)
-	fs.BoolVar(&f.json, "json", false, "what the command says is JSON, one object a line")
+	fs.BoolVar(&f.json, "json", false, "print JSON, one object a line")
 }
 
 // client returns the flags themselves, for commands that embed them.
@@ -108,7 +108,7 @@ func (f *clientFlags) check() error {
 
 // aclFlag declares -acl, for commands that make nodes.
 func (f *clientFlags) aclFlag(fs *flag.FlagSet) {
-	fs.StringVar(&f.acl, "acl", "", "`scheme:id:perms,...` who may do what with the nodes that are made: c create children, "+
+	fs.StringVar(&f.acl, "acl", "", "`scheme:id:perms,...` the permissions of the new nodes: c create children, "+
 		"d delete children, r read, w write, a change the ACL; auth::cdrwa is who -auth says "+
 		"(default with -auth, -auth-file or $LOCKKEEPER_AUTH: auth::cdrwa,world:anyone:r; without: world:anyone:cdrwa)")
 }

@@ -210,9 +210,9 @@ type sessionsCommand struct {
 func (c *sessionsCommand) flags(fs *flag.FlagSet) {
 	c.clientFlags.flags(fs)
 	c.console.flags(fs)
-	fs.StringVar(&c.search, "search", "", "`text` only sessions whose id contains it, or whose address begins with it")
+	fs.StringVar(&c.search, "search", "", "`text` only sessions with an id that contains it, or an address that begins with it")
 	fs.StringVar(&c.sort, "sort", "ephemerals", "`by` session, ephemerals, watches, received or left (default ephemerals)")
-	fs.IntVar(&c.limit, "limit", 50, "`n` how many at the most, up to 200 (default 50)")
+	fs.IntVar(&c.limit, "limit", 50, "`n` show at most n, up to 200 (default 50)")
 }
 
 // listedSession has the fields of a session that the command shows. Pointers are nil if it is

@@ -127,7 +127,7 @@ func (f *lockCommand) flags(fs *flag.FlagSet) {
 		"`d` give up if the lock is not acquired in time; 0: do not wait for others, "+
 			"nor for a cluster of which no member listens (default: wait for ever, with a message if there is no cluster)")
 	fs.BoolVar(&f.shared, "shared", false, "hold the lock together with others that are -shared")
-	fs.IntVar(&f.leases, "n", 0, "`leases` up to so many may hold it at a time; all have to say the same")
+	fs.IntVar(&f.leases, "n", 0, "`leases` up to this number may hold it at a time; all have to give the same")
 	durationVar(fs, &f.delay, "delay", 0,
 		"`d` if this holder vanishes without giving the lock back, the next one that has a "+
 			"-delay waits for so long, at most 1m")

@@ -85,7 +85,7 @@ func (n *nodeCommand) flags(fs *flag.FlagSet) {
 	}
 	switch n.command {
 	case "ls", "get", "stat":
-		fs.BoolVar(&n.sync, "sync", false, "read what was true when the command began: without it a member may answer that is "+
+		fs.BoolVar(&n.sync, "sync", false, "read the state of the moment when the command began, or a later one: without it a member may answer that is "+
 			"a little behind")
 	case "set", "delete":
 		fs.IntVar(&n.version, "version", -1, "`n` only if the node has this version, which stat shows (default: any)")

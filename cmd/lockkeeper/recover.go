@@ -30,7 +30,7 @@ func (c *recoverCommand) flags(fs *flag.FlagSet) {
 	fs.StringVar(&c.from, "from", "",
 		"`path` of a snapshot, or of a directory with the files of a member (aside-TIME, or a copy), "+
 			"with which the cluster begins instead of the member's own files")
-	fs.BoolVar(&c.show, "show", false, "only say what there is, and change nothing")
+	fs.BoolVar(&c.show, "show", false, "only describe the disk, and change nothing")
 	fs.BoolVar(&c.json, "json", false, "with -show: one JSON object")
 	fs.BoolVar(&c.rejoin, "rejoin", false,
 		"set the member's files aside, so that the cluster that another member has recovered takes it in")

@@ -105,7 +105,7 @@ func (c *serveCommand) flags(fs *flag.FlagSet) {
 	fs.StringVar(&c.logFormat, "log-format", "text", "`format` of the log: text, or json with one object in a line")
 	fs.BoolVar(&c.allowUnknown, "allow-unknown-keys", false, "start although a key of the file looks like a misspelt one")
 	fs.BoolVar(&c.imports, "import", false,
-		"if the member has no data yet, take over those of ZooKeeper in its directories, with the sessions")
+		"if the member has no data yet, take over ZooKeeper's data in its directories, with the sessions")
 	fs.DurationVar(&c.drain, "drain", 0, "`d` when it is told to stop (SIGTERM), a member of a cluster waits at most this long until the "+
 		"others can do without it; then it transfers the leadership and moves its clients to them within 5s "+
 		"(default: it stops at once)")

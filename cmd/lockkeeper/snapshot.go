@@ -37,7 +37,7 @@ func (c *snapshotCommand) flags(fs *flag.FlagSet) {
 	fs.StringVar(&c.http, "http", "",
 		"`host:port` the HTTP port of any member (default: the host of the first of -servers, port 8080)")
 	fs.StringVar(&c.base, "commands", "/commands", "`path` below which the HTTP port has its commands: admin.commandURL (default /commands)")
-	fs.StringVar(&c.of, "of-cluster", "", "`id` of the cluster whose snapshot is restored, if that is another one")
+	fs.StringVar(&c.of, "of-cluster", "", "`id` of the cluster that the snapshot is from, if that is another one")
 	fs.BoolVar(&c.yes, "yes", false, "restore without asking")
 }
 
