@@ -106,8 +106,8 @@ func reachable(m zoocfg.Member, addr string) string {
 	return net.JoinHostPort(m.Host, port)
 }
 
-// The ListedMember.Readiness of a member that counts, and the beginning of that of one that does
-// not, before the reason.
+// Values of ListedMember.Readiness: for a member that counts, and the prefix, before the reason,
+// for one that does not.
 const (
 	ReadyText    = "ready"
 	NotReadyText = "not ready: "
