@@ -74,7 +74,7 @@ var (
 	adminDir     = regexp.MustCompile(`"(data_dir|data_log_dir)" : "[^"]*"`)
 	adminHex     = regexp.MustCompile(`"(zxid|last_zxid)" : "[^"]*"`)
 	adminRole    = regexp.MustCompile(`"(server_state)" : "(leader|follower)"`)
-	// What a leader of ZooKeeper says of its connections to observers.
+	// Fields of a ZooKeeper leader's connections to observers.
 	adminOptional = regexp.MustCompile(`(?m),\n    "established" : \d+,\n    "queued_packets" [^}]*"last_zxid" : \d+$`)
 	// A member knows its own and those in the server lines.
 	adminClient = regexp.MustCompile(`"client_address" : "[^"]*"`)
@@ -173,8 +173,8 @@ func useBoth(t *testing.T, addrs ...string) {
 	}
 }
 
-// TestAdminAgainstZooKeeper compares the commands of the HTTP port with those of a real ZooKeeper,
-// as texts: the same fields in the same order, with values of the same kind.
+// TestAdminAgainstZooKeeper compares the commands of the HTTP port with a real ZooKeeper's, as
+// texts: the same fields in the same order, with values of the same kind.
 func TestAdminAgainstZooKeeper(t *testing.T) {
 	t.Parallel()
 	zk, zkAdmin := fmt.Sprintf("127.0.0.1:%d", freePort(t)), fmt.Sprintf("127.0.0.1:%d", freePort(t))

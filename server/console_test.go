@@ -18,7 +18,7 @@ import (
 	"lockkeeper/wire"
 )
 
-// consoleTest is a member with a console, and what asks it.
+// consoleTest is a member with a console, and its HTTP client.
 type consoleTest struct {
 	t *testing.T
 	s *Server
@@ -90,7 +90,7 @@ func queueUp(z *rawClient, path string) {
 	z.call(wire.OpCreate, create(path+"/"+lockPrefix, nil, wire.ModeEphemeralSequential))
 }
 
-// TestActs: who may act, from where, and what happens.
+// TestActs: who may act, from where, and the results.
 func TestActs(t *testing.T) {
 	c := newConsoleTest(t)
 	a, b := c.client(), c.client()
@@ -152,7 +152,7 @@ func TestActs(t *testing.T) {
 	}
 }
 
-// TestConsoleObeysACLs: what a request may not read it does not see.
+// TestConsoleObeysACLs: an answer has only nodes that its caller may read.
 func TestConsoleObeysACLs(t *testing.T) {
 	c := newConsoleTest(t)
 	z := c.client()
@@ -257,7 +257,7 @@ func TestLargeDirectoriesAreBounded(t *testing.T) {
 	}
 }
 
-// TestEventStreams: a change is told, what has not changed is not, and there are bounds.
+// TestEventStreams: a stream has the changes, no unchanged answers, and bounds.
 func TestEventStreams(t *testing.T) {
 	checkGoroutines(t)
 	c := newConsoleTest(t)

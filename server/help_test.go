@@ -68,8 +68,7 @@ func awaitServing(t *testing.T, s *Server) {
 	await(t, "a leader", s.Serving)
 }
 
-// await waits until cond is true: in real time there is nothing better for what cannot be
-// subscribed to.
+// await waits until cond is true: it polls, for conditions without an event.
 func await(t *testing.T, what string, cond func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); !cond(); time.Sleep(time.Millisecond) {
@@ -168,7 +167,7 @@ func diskStores(d *simdisk.Disk) *store.Stores {
 
 const simAddr = "server:2181"
 
-// rawClient is a client that does what it is told, byte by byte.
+// rawClient is a client that sends given bytes.
 type rawClient struct {
 	net.Conn
 	t   *testing.T
@@ -272,8 +271,8 @@ func (c *rawClient) expectEnd() {
 	}
 }
 
-// expectClosed is expectEnd for a connection that ends because of what the client has done: that
-// may be a reset when bytes were left unread.
+// expectClosed is expectEnd for a connection that ends because of the client's bytes: that may be a
+// reset when bytes were left unread.
 func (c *rawClient) expectClosed() {
 	c.t.Helper()
 	b, err := io.ReadAll(c)

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -235,11 +236,11 @@ func TestMembersTellWhereTheirClientsConnect(t *testing.T) {
 		}
 	}
 	for _, s := range members {
-		list, ok := ops.ParseMembersText(dialReal(t, s).word("mbrs"))
-		if !ok {
-			t.Fatal("the answer to mbrs cannot be read")
+		status := statusWord(t, s)
+		check(status.Members, -1)
+		if *status.ID != s.cfg.ID || status.Role == "" || status.Zxid == "" || *status.Sessions != 0 || status.Version == "" {
+			t.Errorf("mbrs: %+v", status)
 		}
-		check(list, -1)
 	}
 	var list []ops.ListedMember
 	check(members[0].Ops().Cluster().Listed(), -1)
@@ -265,7 +266,16 @@ func TestNoMembersOfAStandaloneMember(t *testing.T) {
 	if b, err := io.ReadAll(resp.Body); string(b) != "[]\n" || err != nil {
 		t.Errorf("GET /members: %q, %v", b, err)
 	}
-	if _, ok := ops.ParseMembersText(dialReal(t, s).word("mbrs")); ok {
-		t.Error("mbrs has members")
+	if status := statusWord(t, s); len(status.Members) > 0 || status.Role != "standalone" {
+		t.Errorf("mbrs: %+v", status)
 	}
+}
+
+// statusWord returns the answer to mbrs.
+func statusWord(t *testing.T, s *Server) (status ops.MemberStatus) {
+	t.Helper()
+	if text := dialReal(t, s).word("mbrs"); json.Unmarshal([]byte(text), &status) != nil {
+		t.Fatalf("mbrs: %q", text)
+	}
+	return status
 }

@@ -307,7 +307,7 @@ func checkTypes(t *testing.T, p *prometheus) {
 	for _, r := range alertRules(t) {
 		exprs = append(exprs, r.expr)
 	}
-	// What is in expressions and no metric, and metrics of members with TLS.
+	// Words of expressions that are no metrics, and metrics of members with TLS.
 	others := strings.Fields(`increase instance humanize histogram_quantile scalar group_right standalone leader quantile
 		lockkeeper_tls_certificate_seconds_left lockkeeper_peer_tls_certificate_seconds_left`)
 	for _, expr := range exprs {

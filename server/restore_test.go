@@ -78,9 +78,8 @@ func writing(t *testing.T, s *Server, name string, stop <-chan struct{}) {
 	}
 }
 
-// sameState compares the state of a member with what a snapshot has when all its sessions have been
-// closed: every node with its data, ACL and Stat. A node whose ephemeral child is gone was changed
-// by the restore.
+// sameState compares the state of a member with a snapshot after the end of all its sessions: every
+// node with its data, ACL and Stat. The restore changes a node that loses an ephemeral child.
 func sameState(t *testing.T, s *Server, snapshot []byte, zxid wire.Zxid) {
 	t.Helper()
 	want, err := znode.Restore(bytes.NewReader(snapshot))
@@ -189,7 +188,7 @@ func TestRestoreIntoAnotherCluster(t *testing.T) {
 			}
 		})
 	}
-	// The client's session has ended, and what is created now is newer than everything before.
+	// The client's session has ended, and a new node has a greater zxid than everything before.
 	again := dialReal(t, members[1])
 	again.connect(10 * time.Second)
 	again.call(wire.OpCreate, create("/new", nil, wire.ModePersistent))
@@ -271,7 +270,7 @@ func TestRestoreOverHTTP(t *testing.T) {
 	writers.Wait()
 }
 
-// bigStore is a state with so many nodes.
+// bigStore is a state with n nodes.
 func bigStore(t *testing.T, nodes int) *znode.Store {
 	t.Helper()
 	s := znode.New()
@@ -285,7 +284,7 @@ func bigStore(t *testing.T, nodes int) *znode.Store {
 }
 
 // TestSnapshotOfAnotherCluster: it is refused with both ids, and restored if its own is named. Then
-// the state is that of this cluster.
+// the state belongs to this cluster.
 func TestSnapshotOfAnotherCluster(t *testing.T) {
 	from, to := startReal(t, restorable), startReal(t, restorable)
 	var own znode.ClusterID
