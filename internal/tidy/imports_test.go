@@ -67,7 +67,8 @@ const imports = `
 	deploy:
 	locktest:              server wire znode internal/simnet
 	bench:                 wire internal/zkconn internal/cputime
-	jepsen/compare:         bench jepsen recipes internal/freeport go.etcd.io/etcd/client/v3 go.etcd.io/etcd/client/v3/concurrency go.uber.org/zap
+	jepsen/compare/floor:   wire
+	jepsen/compare:         bench jepsen jepsen/compare/floor recipes wire internal/freeport internal/zkconn go.etcd.io/etcd/client/v3 go.etcd.io/etcd/client/v3/concurrency go.uber.org/zap
 	cmd/lockkeeper:        server server/datadir server/offline server/ops server/ops/admin server/secure/certs server/zoocfg server/secure locknode recipes bench cmd/lockkeeper/internal/guard internal/clock github.com/go-zookeeper/zk github.com/spf13/cobra golang.org/x/sys/unix golang.org/x/term
 	cmd/lockkeeper/internal/guard: golang.org/x/sys/unix golang.org/x/term
 
