@@ -15,12 +15,12 @@ import (
 
 // handshakes creates and attaches sessions for the clients that connect to this member.
 type handshakes struct {
-	m        *member
-	home     *connected
-	tracker  *tracker
-	readOnly *readOnly
-	guesses  *guesses
-	claims   claims
+	m         *member
+	connected *connected
+	tracker   *tracker
+	readOnly  *readOnly
+	guesses   *guesses
+	claims    claims
 
 	mu      sync.Mutex
 	pending map[znode.Key]*handshake
@@ -28,8 +28,8 @@ type handshakes struct {
 	behind map[chan struct{}]wire.Zxid
 }
 
-func (h *handshakes) init(m *member, home *connected, t *tracker, r *readOnly, g *guesses) {
-	h.m, h.home, h.tracker, h.readOnly, h.guesses = m, home, t, r, g
+func (h *handshakes) init(m *member, connected *connected, t *tracker, r *readOnly, g *guesses) {
+	h.m, h.connected, h.tracker, h.readOnly, h.guesses = m, connected, t, r, g
 	h.claims.init(m)
 	h.pending, h.behind = map[znode.Key]*handshake{}, map[chan struct{}]wire.Zxid{}
 }
@@ -265,7 +265,7 @@ func (h *handshakes) propose(ctx context.Context, c *znode.Command, addr netip.A
 func (h *handshakes) applied(store *znode.Store, c *znode.Command, by *znode.Connection, res *znode.Result) {
 	if res.Status == znode.Done {
 		h.tracker.renew(c.Session, res.Generation, time.Duration(by.TimeoutMs)*time.Millisecond)
-		if old := h.home.get(c.Session); old != nil {
+		if old := h.connected.get(c.Session); old != nil {
 			old.end("session moved")
 		}
 	}
@@ -278,8 +278,8 @@ func (h *handshakes) applied(store *znode.Store, c *znode.Command, by *znode.Con
 	delete(h.pending, c.Key())
 	r := handshakeResult{status: res.Status, generation: res.Generation}
 	if res.Status == znode.Done {
-		r.session = newSession(h.m, h.home, c.Session, res.Generation, waits.addr, waits.timeout, waits.since)
-		h.home.put(r.session)
+		r.session = newSession(h.m, h.connected, c.Session, res.Generation, waits.addr, waits.timeout, waits.since)
+		h.connected.put(r.session)
 	}
 	waits.result <- r
 }
