@@ -96,7 +96,7 @@ type Notice struct {
 // the Logger.
 func (c *Config) Notices() []Notice {
 	notices := slices.Clone(c.notices)
-	if n := znode.Voters(c.Members); n > 1 {
+	if n := znode.Voters(c.Cluster.Members); n > 1 {
 		if text := quorum.NewMaj(n).EvenWarning(); text != "" {
 			notices = append(notices, Notice{Level: slog.LevelWarn, File: c.File, Text: text})
 		}

@@ -285,7 +285,7 @@ func (l *loader) finish() {
 
 // checkDirs refuses directories that are something else.
 func (l *loader) checkDirs() {
-	for key, dir := range map[string]string{"dataDir": l.cfg.DataDir, "dataLogDir": l.cfg.DataLogDir} {
+	for key, dir := range map[string]string{"dataDir": l.cfg.Data.Dir, "dataLogDir": l.cfg.Data.LogDir} {
 		if dir == "" {
 			continue
 		}
@@ -293,7 +293,7 @@ func (l *loader) checkDirs() {
 		switch {
 		case err == nil && !st.IsDir():
 			l.fault(l.at(key), "%s is not a directory", dir)
-		case errors.Is(err, fs.ErrNotExist) && l.cfg.MustExist:
+		case errors.Is(err, fs.ErrNotExist) && l.cfg.Data.MustExist:
 			l.fault(l.at(key), "%s does not exist, and datadir.autocreate=false forbids to create it", dir)
 		case err != nil && !errors.Is(err, fs.ErrNotExist):
 			l.fault(l.at(key), "%v", err)
@@ -327,12 +327,12 @@ func (l *loader) startMode() {
 		only := l.members[0]
 		l.warn(l.at(only.Key()), "is the only server line: this member stands alone and ignores it "+
 			"(standaloneEnabled=false would make it a cluster of one)")
-		l.cfg.Members, l.cfg.ID = nil, 0
+		l.cfg.Cluster.Members, l.cfg.Cluster.ID = nil, 0
 		return
 	}
-	l.cfg.Members = znode.SortMembers(l.members)
+	l.cfg.Cluster.Members = znode.SortMembers(l.members)
 	if l.anyMember {
-		l.cfg.ID = l.cfg.Members[0].ID
+		l.cfg.Cluster.ID = l.cfg.Cluster.Members[0].ID
 	} else {
 		l.readMyID()
 	}
@@ -360,15 +360,15 @@ func (l *loader) mayHaveClientPart() bool {
 
 // readMyID reads dataDir/myid: one line with a number and nothing else.
 func (l *loader) readMyID() {
-	if l.cfg.DataDir == "" || l.faulty("dataDir") {
+	if l.cfg.Data.Dir == "" || l.faulty("dataDir") {
 		return
 	}
-	path := filepath.Join(l.cfg.DataDir, "myid")
+	path := filepath.Join(l.cfg.Data.Dir, "myid")
 	at := property{file: path, line: 1, key: "myid"}
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) && l.myID != nil {
 		l.cfg.origin["myid"] = at
-		l.cfg.ID, l.cfg.WriteMyID = *l.myID, true
+		l.cfg.Cluster.ID, l.cfg.Cluster.WriteMyID = *l.myID, true
 		return
 	}
 	if errors.Is(err, fs.ErrNotExist) {
@@ -393,7 +393,7 @@ func (l *loader) readMyID() {
 		return
 	}
 	l.cfg.origin["myid"] = at
-	l.cfg.ID = uint8(id)
+	l.cfg.Cluster.ID = uint8(id)
 }
 
 // clientAddr decides where clients connect: clientPort in the static file, or the client part of
@@ -409,12 +409,12 @@ func (l *loader) clientAddr() {
 	if l.port == 0 {
 		switch {
 		case own.ClientAddr != "":
-			l.cfg.ClientAddr = own.ClientAddr
+			l.cfg.Client.Addr = own.ClientAddr
 			l.cfg.origin["clientPort"] = l.at(own.Key())
 		case l.has("clientPort") || l.faulty("clientPort") || own.Host == "" && l.mayHaveClientPart():
 			// There is a fault already: of the port, or of what identifies this member.
 		case l.tls.securePort != 0:
-			l.cfg.ClientAddr, l.cfg.SecureClientAddr, l.cfg.ClientTLS = l.cfg.SecureClientAddr, "", TLSOnly
+			l.cfg.Client.Addr, l.cfg.Client.SecureAddr, l.cfg.Client.TLS = l.cfg.Client.SecureAddr, "", TLSOnly
 			l.cfg.origin["clientPort"] = l.at("secureClientPort")
 		default:
 			l.fault(l.at("clientPort"), "is not set: there would be no port for clients")
@@ -424,17 +424,17 @@ func (l *loader) clientAddr() {
 		}
 		return
 	}
-	l.cfg.ClientAddr = net.JoinHostPort(l.portAddr, strconv.Itoa(l.port))
+	l.cfg.Client.Addr = net.JoinHostPort(l.portAddr, strconv.Itoa(l.port))
 	if own.ClientAddr == "" {
 		return
 	}
 	host, port, err := SplitHostPort(own.ClientAddr)
 	sameHost := l.portAddr == "" || isWildcard(l.portAddr) || l.portAddr == host
 	if err != nil || port != l.port || !sameHost {
-		l.fault(l.at("clientPort"), "says %s, but %s says %s", l.cfg.ClientAddr, own.Key(), own.ClientAddr)
+		l.fault(l.at("clientPort"), "says %s, but %s says %s", l.cfg.Client.Addr, own.Key(), own.ClientAddr)
 		return
 	}
-	l.cfg.ClientAddr = own.ClientAddr
+	l.cfg.Client.Addr = own.ClientAddr
 }
 
 func isWildcard(host string) bool {
@@ -454,7 +454,7 @@ func (l *loader) httpAddress() {
 	if l.httpPort == 0 {
 		l.httpPort = defaultHTTPPort
 	}
-	l.cfg.HTTPAddr = net.JoinHostPort(l.httpAddr, strconv.Itoa(l.httpPort))
+	l.cfg.HTTP.Addr = net.JoinHostPort(l.httpAddr, strconv.Itoa(l.httpPort))
 }
 
 // finishLogin decides at which ports reading needs a login.
@@ -464,12 +464,12 @@ func (l *loader) finishLogin() {
 		if addr == "" || l.has("admin.requireLogin") {
 			return addr != "" && l.requireLogin
 		}
-		return !IsLoopback(addr) && (c.ClientsSpeakTLS() || c.SASLUsers != nil)
+		return !IsLoopback(addr) && (c.ClientsSpeakTLS() || c.Auth.SASLUsers != nil)
 	}
-	c.HTTPLogin, c.MetricsLogin = needs(c.HTTPAddr), needs(c.MetricsAddr)
-	certificates := c.TLS.TrustStore.File != ""
-	byWord := c.MetricsLogin && !(c.MetricsTLS && certificates) || c.HTTPLogin && !(c.HTTPTLS != TLSOff && certificates)
-	if byWord && c.SuperDigest == "" && c.ViewerDigest == "" {
+	c.HTTP.Login, c.Metrics.Login = needs(c.HTTP.Addr), needs(c.Metrics.Addr)
+	certificates := c.TLS.Clients.TrustStore.File != ""
+	byWord := c.Metrics.Login && !(c.Metrics.TLS && certificates) || c.HTTP.Login && !(c.HTTP.TLS != TLSOff && certificates)
+	if byWord && c.Auth.SuperDigest == "" && c.HTTP.ViewerDigest == "" {
 		l.warn(l.at("admin.requireLogin"), "nobody can read there: admin.viewerDigest is missing")
 	}
 }
@@ -493,8 +493,8 @@ func (l *loader) metricsAddress() {
 				l.warn(l.at(key), "without effect: metricsProvider.className=%s is missing", prometheusProvider)
 			}
 		}
-		l.cfg.MetricsTLS = false
+		l.cfg.Metrics.TLS = false
 		return
 	}
-	l.cfg.MetricsAddr = net.JoinHostPort(l.metricsAddr, strconv.Itoa(cmp.Or(l.metricsPort, defaultMetricsPort)))
+	l.cfg.Metrics.Addr = net.JoinHostPort(l.metricsAddr, strconv.Itoa(cmp.Or(l.metricsPort, defaultMetricsPort)))
 }

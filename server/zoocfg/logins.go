@@ -28,9 +28,9 @@ var loginKeys = map[string]keyDef{
 		effect: "The password of the SASL user super, whatever the files of users say. That alone makes nobody a super user: see superUser."},
 	"superUser": {property: true, value: value{kind: "name", use: useSuperUser}, def: "(none)",
 		effect: "The SASL user whom no ACL stops."},
-	"letAnySaslUserDoX": {property: true, value: text("name", func(l *loader) *string { return &l.cfg.AnySASLUser }), def: "(none)",
+	"letAnySaslUserDoX": {property: true, value: text("name", func(l *loader) *string { return &l.cfg.Auth.AnySASLUser }), def: "(none)",
 		effect: "A name that stands for everybody who has logged in with SASL: what an ACL gives to sasl:NAME, they all have."},
-	"allowSaslFailedClients": {property: true, value: boolean(func(l *loader) *bool { return &l.cfg.SASLOptional }), def: "false",
+	"allowSaslFailedClients": {property: true, value: boolean(func(l *loader) *bool { return &l.cfg.Auth.SASLOptional }), def: "false",
 		effect: "With true a client whose login with SASL fails goes on without it, unless SASL is required."},
 	"sessionRequireClientSASLAuth": {property: true, value: boolean(func(l *loader) *bool { return &l.requireSASL }), def: "false",
 		effect: "A client must have logged in with SASL before any other request. It comes before enforce.auth.schemes."},
@@ -64,9 +64,9 @@ const javaProviders = "org.apache.zookeeper.server.auth."
 var authProviders = map[string]func(*loader, property){
 	"DigestAuthenticationProvider":   func(l *loader, p property) { l.ignore(unneeded, p) },
 	"IPAuthenticationProvider":       func(l *loader, p property) { l.ignore(unneeded, p) },
-	"SASLAuthenticationProvider":     func(l *loader, p property) { l.cfg.SASLACLs, l.saslProvider = true, p.key },
+	"SASLAuthenticationProvider":     func(l *loader, p property) { l.cfg.Auth.SASLACLs, l.saslProvider = true, p.key },
 	"EnsembleAuthenticationProvider": func(l *loader, p property) { l.loadEnsemble() },
-	"KeyAuthenticationProvider":      func(l *loader, p property) { l.cfg.KeyScheme = true },
+	"KeyAuthenticationProvider":      func(l *loader, p property) { l.cfg.Auth.KeyScheme = true },
 	"X509AuthenticationProvider":     func(l *loader, p property) { l.x509 = p },
 }
 
@@ -82,8 +82,8 @@ func authProvider(l *loader, p property) {
 
 // loadEnsemble makes the scheme ensemble known.
 func (l *loader) loadEnsemble() {
-	if l.cfg.Ensembles == nil {
-		l.cfg.Ensembles = []string{}
+	if l.cfg.Auth.Ensembles == nil {
+		l.cfg.Auth.Ensembles = []string{}
 	}
 }
 
@@ -94,7 +94,7 @@ func useEnsembleNames(l *loader, p property) {
 			l.fault(p, "has an empty name")
 			return
 		}
-		l.cfg.Ensembles = append(l.cfg.Ensembles, name)
+		l.cfg.Auth.Ensembles = append(l.cfg.Auth.Ensembles, name)
 	}
 }
 
@@ -102,20 +102,20 @@ func useEnsembleNames(l *loader, p property) {
 // which nobody could log in with it, "" if nothing is.
 var enforceable = map[string]func(*Config) string{
 	"digest": func(c *Config) string {
-		if c.NoDigest {
+		if c.Auth.NoDigest {
 			return "DigestAuthenticationProvider.enabled=false switches it off"
 		}
 		return ""
 	},
 	"ip": func(*Config) string { return "" },
 	"key": func(c *Config) string {
-		if !c.KeyScheme {
+		if !c.Auth.KeyScheme {
 			return "authProvider.N=" + javaProviders + "KeyAuthenticationProvider is missing"
 		}
 		return ""
 	},
 	"sasl": func(c *Config) string {
-		if len(c.SASLUsers) == 0 {
+		if len(c.Auth.SASLUsers) == 0 {
 			return "there are no users: java.security.auth.login.config or saslUsersFile has to name a file with them"
 		}
 		return ""
@@ -152,7 +152,7 @@ func (l *loader) requireSchemes() {
 		}
 		return
 	}
-	l.cfg.RequiredSchemes = l.authSchemes
+	l.cfg.Auth.RequiredSchemes = l.authSchemes
 	for _, scheme := range l.authSchemes {
 		if missing := enforceable[scheme](&l.cfg); missing != "" && !l.usersFaulty {
 			l.fault(l.at(key), "nobody could log in with %s: %s", scheme, missing)
@@ -184,12 +184,12 @@ func (l *loader) loadUsers() {
 	if l.superPassword != "" {
 		l.setUsers(sasl.Users{"super": sasl.NewHA1("super", l.superPassword)})
 	}
-	if l.cfg.SASLACLs && l.cfg.SASLUsers == nil && !l.usersFaulty {
+	if l.cfg.Auth.SASLACLs && l.cfg.Auth.SASLUsers == nil && !l.usersFaulty {
 		l.cfg.notices = append(l.cfg.notices, l.cfg.Warning(l.saslProvider,
 			"no file names the users of SASL (%s, %s): ACLs may name them, and nobody can log in", jaasKey, usersKey))
 	}
-	for _, user := range l.cfg.SuperUsers {
-		if _, ok := l.cfg.SASLUsers[user]; !ok && !l.usersFaulty {
+	for _, user := range l.cfg.Auth.SuperUsers {
+		if _, ok := l.cfg.Auth.SASLUsers[user]; !ok && !l.usersFaulty {
 			l.cfg.notices = append(l.cfg.notices, l.cfg.Warning(l.superUserKeys[user], "there is no SASL user %q", user))
 		}
 	}
@@ -255,7 +255,7 @@ func (l *loader) addUsers(key, file string, users sasl.Users, err error) {
 		return
 	}
 	for _, user := range slices.Sorted(maps.Keys(users)) {
-		if _, twice := l.cfg.SASLUsers[user]; twice {
+		if _, twice := l.cfg.Auth.SASLUsers[user]; twice {
 			l.fault(l.at(key), "%s: user %q is in the file of %s, too", file, user, jaasKey)
 		}
 	}
@@ -263,10 +263,10 @@ func (l *loader) addUsers(key, file string, users sasl.Users, err error) {
 }
 
 func (l *loader) setUsers(users sasl.Users) {
-	if l.cfg.SASLUsers == nil {
-		l.cfg.SASLUsers = sasl.Users{}
+	if l.cfg.Auth.SASLUsers == nil {
+		l.cfg.Auth.SASLUsers = sasl.Users{}
 	}
-	maps.Copy(l.cfg.SASLUsers, users)
+	maps.Copy(l.cfg.Auth.SASLUsers, users)
 }
 
 func useSuperUser(l *loader, p property) {
@@ -274,7 +274,7 @@ func useSuperUser(l *loader, p property) {
 		l.fault(p, "is empty")
 		return
 	}
-	l.cfg.SuperUsers = append(l.cfg.SuperUsers, p.val)
+	l.cfg.Auth.SuperUsers = append(l.cfg.Auth.SuperUsers, p.val)
 	if l.superUserKeys == nil {
 		l.superUserKeys = map[string]string{}
 	}

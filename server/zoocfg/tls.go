@@ -47,16 +47,16 @@ type tlsLoader struct {
 // side is the part of the Config that the keys of a side fill.
 func (l *loader) side(side int) *secure.Settings {
 	if side == peerSide {
-		return &l.cfg.PeerTLS
+		return &l.cfg.TLS.Peers
 	}
-	return &l.cfg.TLS
+	return &l.cfg.TLS.Clients
 }
 
 func (l *loader) detectTimeout(side int) *time.Duration {
 	if side == peerSide {
-		return &l.cfg.PeerTLSDetectTimeout
+		return &l.cfg.TLS.PeerDetectTimeout
 	}
-	return &l.cfg.TLSDetectTimeout
+	return &l.cfg.TLS.DetectTimeout
 }
 
 // tlsKeys are the keys that ssl.x and ssl.quorum.x have in common, and those of certificates.
@@ -165,32 +165,32 @@ var clientTLSKeys = map[string]keyDef{
 	}}, def: "(every address)", effect: "The address at which the port for TLS listens."},
 	"client.portUnification": {property: true, value: value{kind: kindBoolean, use: func(l *loader, p property) {
 		if on, _ := l.boolValue(p); on {
-			l.cfg.ClientTLS = TLSAlso
+			l.cfg.Client.TLS = TLSAlso
 		}
 	}}, def: "false", effect: "With true the client port takes clients with TLS and without: the first byte decides."},
-	"client.certReload": {property: true, value: boolean(func(l *loader) *bool { return &l.cfg.TLS.Reload }), def: "false",
+	"client.certReload": {property: true, value: boolean(func(l *loader) *bool { return &l.cfg.TLS.Clients.Reload }), def: "false",
 		effect: "Whether the files of ssl.* are read again when they have changed. Connections are kept. Those of tls.* always are."},
-	"sslQuorum": {value: boolean(func(l *loader) *bool { return &l.cfg.PeerTLSOn }), def: "false",
+	"sslQuorum": {value: boolean(func(l *loader) *bool { return &l.cfg.Cluster.TLS }), def: "false",
 		effect: "Whether members speak TLS with each other, with the stores of ssl.quorum.* or tls.*: both show a certificate (ssl.quorum.clientAuth), which has to be for the host in the server line of its member (ssl.quorum.hostnameVerification). See docs/security.md."},
-	"portUnification": {value: boolean(func(l *loader) *bool { return &l.cfg.PeerTLSAlso }), def: "false",
+	"portUnification": {value: boolean(func(l *loader) *bool { return &l.cfg.Cluster.TLSAlso }), def: "false",
 		effect: "Whether the peer port takes members with TLS and without: the first byte decides. It is for turning sslQuorum on or off in a running cluster. As long as it is set, strangers need no certificate."},
-	"sslQuorumReloadCertFiles": {value: boolean(func(l *loader) *bool { return &l.cfg.PeerTLS.Reload }), def: "false",
+	"sslQuorumReloadCertFiles": {value: boolean(func(l *loader) *bool { return &l.cfg.TLS.Peers.Reload }), def: "false",
 		effect: "The same for the files of ssl.quorum.*."},
-	"ssl.clientHostnameVerification": {property: true, value: boolean(func(l *loader) *bool { return &l.cfg.TLS.VerifyClientHost }), def: "false",
+	"ssl.clientHostnameVerification": {property: true, value: boolean(func(l *loader) *bool { return &l.cfg.TLS.Clients.VerifyClientHost }), def: "false",
 		effect: "Whether the certificate of a client must be for the address that it comes from, or for a name that this address has in the DNS and that has this address in turn."},
 	"ssl.authProvider": {property: true, value: value{kind: "x509", use: func(l *loader, p property) {
 		if p.val != "x509" {
 			l.fault(p, "must be x509, not %q: there is no other provider for the holders of certificates", p.val)
 		}
 	}}, def: "x509", effect: "The provider that says who the holder of a certificate is, which is the scheme in ACLs."},
-	"X509AuthenticationProvider.superUser": {property: true, value: value{kind: "distinguished name (RFC 2253)", use: func(l *loader, p property) { l.cfg.X509SuperUser = p.val }}, def: "(none)",
+	"X509AuthenticationProvider.superUser": {property: true, value: value{kind: "distinguished name (RFC 2253)", use: func(l *loader, p property) { l.cfg.Auth.X509SuperUser = p.val }}, def: "(none)",
 		effect: "The holder of a certificate that no ACL stops: the id as it would stand in an ACL, as CN=root,O=example."},
-	"netty.server.outstandingHandshake.limit": {property: true, value: integer(1, math.MaxInt32, 250, func(l *loader) *int { return &l.cfg.MaxHandshakes }), unit: "connections",
+	"netty.server.outstandingHandshake.limit": {property: true, value: integer(1, math.MaxInt32, 250, func(l *loader) *int { return &l.cfg.TLS.MaxHandshakes }), unit: "connections",
 		effect: "How many connections to the ports for clients may be in their TLS handshake at a time. One more takes the place of the one that began first; in ZooKeeper it is closed."},
 	"ssl.x509.clientCertIdType": {own: true, value: value{kind: "SAN or subject", use: func(l *loader, p property) {
 		switch {
 		case strings.EqualFold(p.val, "SAN"):
-			l.cfg.X509Naming.SAN = true
+			l.cfg.Auth.X509Naming.SAN = true
 		case !strings.EqualFold(p.val, "subject"):
 			l.fault(p, "must be SAN or subject, not %q", p.val)
 		}
@@ -200,15 +200,15 @@ var clientTLSKeys = map[string]keyDef{
 		if err == nil {
 			err = secure.CheckNameType(n)
 		}
-		if l.cfg.X509Naming.Type = n; err != nil {
+		if l.cfg.Auth.X509Naming.Type = n; err != nil {
 			l.fault(p, "%v", err)
 		}
 	}}, def: "(6)", effect: "The type of that name, as in RFC 5280: 1 e-mail address, 2 DNS name, 6 URI, 7 IP address."},
-	"ssl.x509.clientCertIdSanMatchRegex": {own: true, value: pattern(func(l *loader) **regexp.Regexp { return &l.cfg.X509Naming.Match }), def: "(.*)",
+	"ssl.x509.clientCertIdSanMatchRegex": {own: true, value: pattern(func(l *loader) **regexp.Regexp { return &l.cfg.Auth.X509Naming.Match }), def: "(.*)",
 		effect: "What that name has to match, in the syntax of Go's package regexp."},
-	"ssl.x509.clientCertIdSanExtractRegex": {own: true, value: pattern(func(l *loader) **regexp.Regexp { return &l.cfg.X509Naming.Extract }), def: "(.*)",
+	"ssl.x509.clientCertIdSanExtractRegex": {own: true, value: pattern(func(l *loader) **regexp.Regexp { return &l.cfg.Auth.X509Naming.Extract }), def: "(.*)",
 		effect: "Which part of that name is the id."},
-	"ssl.x509.clientCertIdSanExtractMatcherGroupIndex": {own: true, value: integer(0, 99, 0, func(l *loader) *int { return &l.cfg.X509Naming.Group }),
+	"ssl.x509.clientCertIdSanExtractMatcherGroupIndex": {own: true, value: integer(0, 99, 0, func(l *loader) *int { return &l.cfg.Auth.X509Naming.Group }),
 		effect: "Which group of ssl.x509.clientCertIdSanExtractRegex the id is; 0 is all of the match."},
 
 	"tls.cert": {own: true, value: directory(func(l *loader) *string { return &l.tls.cert }), def: "(none)",
@@ -222,17 +222,17 @@ var clientTLSKeys = map[string]keyDef{
 
 	"admin.forceHttps": {property: true, value: value{kind: kindBoolean, use: func(l *loader, p property) {
 		if on, _ := l.boolValue(p); on {
-			l.cfg.HTTPTLS = TLSOnly
+			l.cfg.HTTP.TLS = TLSOnly
 		}
 	}}, def: "false", effect: "With true the HTTP port speaks TLS only, with the stores for clients."},
 	"admin.portUnification": {property: true, value: value{kind: kindBoolean, use: func(l *loader, p property) {
-		if on, _ := l.boolValue(p); on && l.cfg.HTTPTLS == TLSOff {
-			l.cfg.HTTPTLS = TLSAlso
+		if on, _ := l.boolValue(p); on && l.cfg.HTTP.TLS == TLSOff {
+			l.cfg.HTTP.TLS = TLSAlso
 		}
 	}}, def: "false", effect: "With true the HTTP port takes requests with TLS and without, with the stores for clients."},
-	"admin.needClientAuth": {property: true, value: boolean(func(l *loader) *bool { return &l.cfg.HTTPNeedCert }), def: "false",
+	"admin.needClientAuth": {property: true, value: boolean(func(l *loader) *bool { return &l.cfg.HTTP.NeedCert }), def: "false",
 		effect: "Whether a client of the HTTP port, or of the port for metrics, must show a certificate when it speaks TLS. Otherwise it may, and has the identities of its holder."},
-	"metricsProvider.forceHttps": {own: true, value: boolean(func(l *loader) *bool { return &l.cfg.MetricsTLS }), def: "false",
+	"metricsProvider.forceHttps": {own: true, value: boolean(func(l *loader) *bool { return &l.cfg.Metrics.TLS }), def: "false",
 		effect: "With true the port for metrics speaks TLS only, with the stores for clients."},
 }
 
@@ -254,27 +254,27 @@ func (l *loader) finishTLS() {
 	}
 	l.finishNaming()
 	l.finishX509()
-	if l.cfg.HTTPAddr == "" && l.cfg.HTTPTLS != TLSOff {
+	if l.cfg.HTTP.Addr == "" && l.cfg.HTTP.TLS != TLSOff {
 		l.warn(l.at("admin.enableServer"), "is not true: there is no HTTP port, and nothing to have TLS")
-		l.cfg.HTTPTLS, l.cfg.HTTPNeedCert = TLSOff, l.cfg.HTTPNeedCert && l.cfg.MetricsTLS
+		l.cfg.HTTP.TLS, l.cfg.HTTP.NeedCert = TLSOff, l.cfg.HTTP.NeedCert && l.cfg.Metrics.TLS
 	}
-	if l.cfg.HTTPNeedCert && l.cfg.HTTPTLS == TLSOff && !l.cfg.MetricsTLS {
+	if l.cfg.HTTP.NeedCert && l.cfg.HTTP.TLS == TLSOff && !l.cfg.Metrics.TLS {
 		l.fault(l.at("admin.needClientAuth"), "needs admin.forceHttps, admin.portUnification or metricsProvider.forceHttps: "+
 			"without TLS nobody shows a certificate")
 	}
 	for key, on := range map[string]bool{
 		"secureClientPort":       l.tls.securePort != 0,
-		"client.portUnification": l.cfg.ClientTLS == TLSAlso,
-		"admin.forceHttps":       l.cfg.HTTPTLS == TLSOnly,
-		"admin.portUnification":  l.cfg.HTTPTLS == TLSAlso,
+		"client.portUnification": l.cfg.Client.TLS == TLSAlso,
+		"admin.forceHttps":       l.cfg.HTTP.TLS == TLSOnly,
+		"admin.portUnification":  l.cfg.HTTP.TLS == TLSAlso,
 
-		"metricsProvider.forceHttps": l.cfg.MetricsTLS,
+		"metricsProvider.forceHttps": l.cfg.Metrics.TLS,
 	} {
-		if on && !l.cfg.TLS.Enabled() && !l.faulty("ssl.keyStore.location") && !l.faulty("tls.cert") {
+		if on && !l.cfg.TLS.Clients.Enabled() && !l.faulty("ssl.keyStore.location") && !l.faulty("tls.cert") {
 			l.fault(l.at(key), "needs the certificate of this server: tls.cert, or ssl.keyStore.location")
 		}
 	}
-	client := &l.cfg.TLS
+	client := &l.cfg.TLS.Clients
 	if l.cfg.SpeaksTLS() && client.Enabled() && client.TrustStore.File == "" && client.ClientAuth != secure.ClientAuthNone &&
 		!l.faulty("ssl.clientAuth") && !l.faulty("ssl.trustStore.location") && !l.faulty("tls.ca") {
 		l.fault(l.at("ssl.clientAuth"), "is %s, and there are no certificate authorities: set tls.ca or ssl.trustStore.location, "+
@@ -291,10 +291,10 @@ func (l *loader) finishPeerTLS() {
 		return
 	}
 	key := "sslQuorum"
-	if !l.cfg.PeerTLSOn {
+	if !l.cfg.Cluster.TLS {
 		key = "portUnification"
 	}
-	s := &l.cfg.PeerTLS
+	s := &l.cfg.TLS.Peers
 	if !s.Enabled() && !l.faulty("ssl.quorum.keyStore.location") && !l.faulty("tls.cert") {
 		l.fault(l.at(key), "needs the certificate of this server: tls.cert, or ssl.quorum.keyStore.location")
 	}
@@ -304,7 +304,7 @@ func (l *loader) finishPeerTLS() {
 }
 
 // PeersSpeakTLS reports whether members can connect with TLS.
-func (c *Config) PeersSpeakTLS() bool { return c.PeerTLSOn || c.PeerTLSAlso }
+func (c *Config) PeersSpeakTLS() bool { return c.Cluster.TLS || c.Cluster.TLSAlso }
 
 func clientAuthText(a secure.ClientAuth) string {
 	if a == secure.ClientAuthWant {
@@ -315,15 +315,15 @@ func clientAuthText(a secure.ClientAuth) string {
 
 // SpeaksTLS reports whether the port for clients, the HTTP port or that for metrics speaks TLS.
 func (c *Config) SpeaksTLS() bool {
-	return c.ClientsSpeakTLS() || c.HTTPTLS != TLSOff || c.MetricsTLS
+	return c.ClientsSpeakTLS() || c.HTTP.TLS != TLSOff || c.Metrics.TLS
 }
 
 // ClientsSpeakTLS reports whether clients can connect with TLS.
-func (c *Config) ClientsSpeakTLS() bool { return c.ClientTLS != TLSOff || c.SecureClientAddr != "" }
+func (c *Config) ClientsSpeakTLS() bool { return c.Client.TLS != TLSOff || c.Client.SecureAddr != "" }
 
 // ProvesX509 reports whether clients can prove to be the holders of certificates.
 func (c *Config) ProvesX509() bool {
-	return c.ClientsSpeakTLS() && c.TLS.ClientAuth != secure.ClientAuthNone
+	return c.ClientsSpeakTLS() && c.TLS.Clients.ClientAuth != secure.ClientAuthNone
 }
 
 // finishSide fills in the stores of tls.*, and the versions.
@@ -395,7 +395,7 @@ func (l *loader) secureClientAddr() {
 		}
 		return
 	}
-	l.cfg.SecureClientAddr = net.JoinHostPort(t.secureAddr, strconv.Itoa(t.securePort))
+	l.cfg.Client.SecureAddr = net.JoinHostPort(t.secureAddr, strconv.Itoa(t.securePort))
 	if l.port == t.securePort && l.port != 0 {
 		l.fault(l.at("secureClientPort"), "is the same as clientPort; client.portUnification=true has one port for both")
 	}
@@ -403,7 +403,7 @@ func (l *loader) secureClientAddr() {
 
 // finishNaming fills in what ssl.x509.* leaves open.
 func (l *loader) finishNaming() {
-	n := &l.cfg.X509Naming
+	n := &l.cfg.Auth.X509Naming
 	if !n.SAN {
 		*n = secure.Naming{}
 		return
@@ -428,7 +428,7 @@ func (l *loader) unusedTLS() {
 	if l.cfg.SpeaksTLS() {
 		return
 	}
-	if l.has("ssl.clientAuth") && l.cfg.TLS.ClientAuth == secure.ClientAuthNeed && !l.faulty("ssl.clientAuth") {
+	if l.has("ssl.clientAuth") && l.cfg.TLS.Clients.ClientAuth == secure.ClientAuthNeed && !l.faulty("ssl.clientAuth") {
 		l.fault(l.at("ssl.clientAuth"), "is need, and no port for clients speaks TLS (secureClientPort, client.portUnification): "+
 			"clients would come in without a certificate; remove the key to start without TLS")
 	}
@@ -455,22 +455,22 @@ func (l *loader) finishX509() {
 	if l.x509.key != "" {
 		l.fault(l.x509, "%s", how)
 	}
-	if slices.Contains(l.cfg.RequiredSchemes, "x509") && len(l.cfg.RequiredSchemes) == 1 {
+	if slices.Contains(l.cfg.Auth.RequiredSchemes, "x509") && len(l.cfg.Auth.RequiredSchemes) == 1 {
 		l.fault(l.at("enforce.auth.schemes"), "%s", how)
 	}
 }
 
 // OpenTLS reads the certificates of the ports for clients and HTTP. Errors are Faults.
 func (c *Config) OpenTLS() (*secure.Keeper, error) {
-	keeper, err := c.openKeeper(c.TLS)
-	if err == nil && !c.TLS.Enabled() {
+	keeper, err := c.openKeeper(c.TLS.Clients)
+	if err == nil && !c.TLS.Clients.Enabled() {
 		return nil, c.Fault("tls.cert", "is not set: a port that speaks TLS needs a certificate")
 	}
 	return keeper, err
 }
 
 // OpenPeerTLS reads the certificates of the port between members. Errors are Faults.
-func (c *Config) OpenPeerTLS() (*secure.Keeper, error) { return c.openKeeper(c.PeerTLS) }
+func (c *Config) OpenPeerTLS() (*secure.Keeper, error) { return c.openKeeper(c.TLS.Peers) }
 
 // openKeeper is secure.Open; a file that cannot be used becomes a Fault of its key.
 func (c *Config) openKeeper(settings secure.Settings) (*secure.Keeper, error) {

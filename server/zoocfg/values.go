@@ -187,14 +187,14 @@ func useMaxBuffer(l *loader, p property) {
 	case n < handshakeBytes:
 		// As in ZooKeeper: the four-letter words are answered, and no client gets a session.
 		l.warn(p, "no client can connect: the first request alone has %d bytes", handshakeBytes)
-		l.cfg.MaxBuffer = max(int(n), 1)
+		l.cfg.Client.MaxBuffer = max(int(n), 1)
 	case n > MaxMaxBuffer:
 		// Usually meant for long replies.
 		l.warn(p, "a request of more than %d bytes is refused, whatever this says; "+
 			"replies have another limit, maxResponseBytes", MaxMaxBuffer)
-		l.cfg.MaxBuffer = MaxMaxBuffer
+		l.cfg.Client.MaxBuffer = MaxMaxBuffer
 	default:
-		l.cfg.MaxBuffer = int(n)
+		l.cfg.Client.MaxBuffer = int(n)
 	}
 }
 
