@@ -87,7 +87,7 @@ func (m *member) Figures() *ops.Figures {
 			Peers: s.replica.PeerStats(), PeerAuth: s.peerAuth.kind(), PeerPort: s.peerAuth.metrics,
 			CommonVersion: s.replica.CommonVersion()},
 		ClientFigures: ops.ClientFigures{ClientAddr: s.ClientAddr().String(), Port: s.port.counts(), Connections: s.port.count(),
-			Work: s.sessions.Stats(), OfWork: s.sessions.Measures(), LocalSessions: s.sessions.LocalSessions()},
+			Work: s.sessions.Stats(), OfWork: s.sessions.Measures()},
 		IndexRefused: s.surfaces.console.IndexRefused(), LinesDropped: s.lines.Suppressed(),
 		LockStrangers: s.port.counters.lockStrangers.Load(),
 		DiskFullStops: s.cfg.Data.DiskFullStops, Failures: s.cfg.Data.DiskFullStops,
@@ -114,8 +114,8 @@ func (m *member) Figures() *ops.Figures {
 	return f
 }
 
-// membership returns the members as of what this member has applied, which members.list follows a
-// moment later; those of members.list while it has applied none.
+// membership returns the members in the applied state, which members.list follows a moment later.
+// While the state has none, it returns members.list.
 func (m *member) membership() ops.Membership {
 	if list, version := m.s.replica.Members(); len(list) > 0 && !m.s.cfg.Standalone() {
 		return ops.Membership{Members: list, Version: version}

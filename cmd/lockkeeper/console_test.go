@@ -11,7 +11,7 @@ import (
 	"lockkeeper/server/zoocfg"
 )
 
-// TestHistoryAndSessions: what the two commands show of a lock that was held and released.
+// TestHistoryAndSessions: the output of the two commands for a lock that was held and released.
 func TestHistoryAndSessions(t *testing.T) {
 	m, err := server.Start(server.Config{
 		Client:   zoocfg.Client{Addr: "127.0.0.1:0"},

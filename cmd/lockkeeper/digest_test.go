@@ -68,7 +68,7 @@ func TestDigest(t *testing.T) {
 	}
 }
 
-// TestDigestMakesSuperUser: what it prints works as superDigest.
+// TestDigestMakesSuperUser: the printed line works as superDigest.
 func TestDigestMakesSuperUser(t *testing.T) {
 	id, _, _ := digestOf(t, "s:e c\u00e9t\n", "-algorithm", "SHA-256", "root")
 	cfg := server.Config{

@@ -23,13 +23,13 @@ import (
 	"lockkeeper/znode"
 )
 
-// inspectedMost is how many of the largest nodes, of the sessions with the most ephemeral nodes and
-// of the locks an Inspection lists.
+// inspectedMost bounds each list of an Inspection: the largest nodes, the sessions with the most
+// ephemeral nodes, the locks.
 const inspectedMost = 10
 
-// Inspection says what is in the data directory of a server that does not run, or in a snapshot.
+// Inspection describes the data directory of a stopped server, or a snapshot.
 type Inspection struct {
-	// Of is whose data they are: ZooKeeper or lockkeeper.
+	// Of is the program that wrote the data: ZooKeeper or lockkeeper.
 	Of   string `json:"of"`
 	Path string `json:"path"`
 	Zxid string `json:"zxid"`
@@ -37,10 +37,10 @@ type Inspection struct {
 	// do not say. AcceptedEpoch is ZooKeeper's.
 	Epoch         int64 `json:"epoch"`
 	AcceptedEpoch int64 `json:"acceptedEpoch"`
-	// Snapshot is the one that counts; Transactions are those of the log behind it.
+	// Snapshot is the one that counts; Transactions are the log's behind it.
 	Snapshot     string `json:"snapshot,omitempty"`
 	Transactions int    `json:"transactions"`
-	// Notices are what is not as it should be, and yet read.
+	// Notices are irregularities that do not prevent reading.
 	Notices    []string           `json:"notices,omitempty"`
 	Nodes      int                `json:"nodes"`
 	Bytes      int64              `json:"bytes"` // of paths and data
@@ -50,14 +50,14 @@ type Inspection struct {
 	Largest    []InspectedNode    `json:"largestNodes,omitempty"`
 	Locks      int                `json:"locks"`
 	Queues     []InspectedLock    `json:"longestQueues,omitempty"`
-	// Import says what an import would do.
+	// Import is the result of an import of these data.
 	Import string `json:"import"`
 
 	store *znode.Store
 	owned map[wire.SessionID][]string // the paths of the ephemeral nodes
 }
 
-// InspectedSession is a session and what it has.
+// InspectedSession is a session with the number of its ephemeral nodes.
 type InspectedSession struct {
 	ID         string `json:"id"`
 	TimeoutMs  int32  `json:"timeoutMs"`
@@ -223,7 +223,7 @@ func (in *Inspection) readZooKeepers(
 	return state.Zxid, nil
 }
 
-// count adds up what is in the state.
+// count adds up the nodes and sessions of the state.
 func (in *Inspection) count() {
 	in.owned = map[wire.SessionID][]string{}
 	queues := map[string][]locknode.Contender{}
@@ -359,8 +359,8 @@ func inspectTheirLog(path string, each func(line string) error) error {
 	return err
 }
 
-// inspectOurLog goes through the log in a directory. Commands that have no path of their own, those
-// of sessions for example, are named by what they are.
+// inspectOurLog goes through the log in a directory. Commands without a path, those about sessions
+// for example, are named by their kind.
 func inspectOurLog(ctx context.Context, dir string, each func(line string) error) error {
 	return whateverKind(dir, dir, func(cfg *zoocfg.Config) error {
 		return withStopped(ctx, cfg, func(stores store.Stores) error {
@@ -378,7 +378,7 @@ func inspectOurLog(ctx context.Context, dir string, each func(line string) error
 	})
 }
 
-// describeCommand is what a command asks for, without data.
+// describeCommand formats a command without its data.
 func describeCommand(c *znode.Command) string {
 	describe := func(what string, sizeBytes int) string {
 		return fmt.Sprintf("session=%v generation=%d seq=%d %s bytes=%d", c.Session, c.Generation, c.Seq, what, sizeBytes)
@@ -416,7 +416,7 @@ func describeRequest(q *znode.Request) string {
 
 func atTime(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339Nano) }
 
-// describe is what a transaction does, without data.
+// describe formats a transaction without its data.
 func describe(body any) string {
 	switch b := body.(type) {
 	case nil:

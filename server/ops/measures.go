@@ -11,8 +11,8 @@ import (
 )
 
 // Metrics are the figures with their names, for mntr and the ports with metrics. It leaves out
-// what does not exist in the member's role or with its configuration, for a number that is always
-// zero would look like a measurement.
+// figures that do not exist in the member's role or with its configuration, for a number that is
+// always zero would look like a measurement.
 func (f *Figures) Metrics(u Usage) metrics.List {
 	ms := append(f.clientMetrics(), f.hostMetrics(u)...)
 	peers := f.Peers
@@ -79,7 +79,7 @@ func (f *Figures) clientMetrics() metrics.List {
 		metrics.Gauge("approximate_data_size", "bytes of paths and data", f.State.DataSizeBytes),
 		metrics.Gauge("watch_count", "watches of this member's connections", f.Work.Watches.Watches),
 		metrics.Gauge("global_sessions", "sessions of the whole cluster", f.State.Sessions),
-		metrics.Gauge("local_sessions", "sessions of read-only mode", f.LocalSessions),
+		metrics.Gauge("local_sessions", "sessions of read-only mode", f.Work.LocalSessions),
 		metrics.Counter("connection_drop_count", "connections that their clients ended, or lost, without closing their sessions",
 			f.Port.Drops),
 		metrics.Counter("connection_request_count", "connect requests, whatever became of them", f.Port.ConnectRequests),

@@ -49,7 +49,7 @@ type sessionsAnswer struct {
 	Sessions []sessionRow `json:"sessions"`
 }
 
-// sessionStep is how many sessions are read under one lock of the state.
+// sessionStep is the number of sessions that are read under one lock of the state.
 const sessionStep = 2000
 
 // sessions answers with a page of the sessions that match.
@@ -102,8 +102,8 @@ func (c *Console) sessions(q url.Values, v *viewer, now time.Time) (any, error) 
 	return a, nil
 }
 
-// nameSessions fills in what the sessions are known by. If the locks do not fit into the index,
-// that is their address alone.
+// nameSessions fills in the names of the sessions. If the locks do not fit into the index, that is
+// their address alone.
 func (c *Console) nameSessions(rows []sessionRow, v *viewer) {
 	_ = c.index.with(func() {
 		for i := range rows {
