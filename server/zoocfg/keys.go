@@ -96,11 +96,9 @@ var knownKeys = merge(usedKeys, tlsKeys(), loginKeys, refusedKeys, kerberosKeys,
 
 var usedKeys = map[string]keyDef{
 	// Where clients connect, and where the data is.
-	"clientPort": {value: integer(1, math.MaxUint16, 0, func(l *loader) *int { return &l.port }), def: "(required)",
+	"clientPort": {value: integer(1, math.MaxUint16, 0, func(l *loader) *int { return &l.client.port }), def: "(required)",
 		effect: "The TCP port where clients connect. It may stand in this member's server line instead."},
-	"clientPortAddress": {value: value{kind: "host name or IP address", use: func(l *loader, p property) {
-		l.portAddr = strings.TrimSuffix(strings.TrimPrefix(p.val, "["), "]")
-	}}, def: "(every address)", effect: "The address at which the client port listens."},
+	"clientPortAddress": {value: host(func(l *loader) *string { return &l.client.host }), def: "(every address)", effect: "The address at which the client port listens."},
 	"clientPortListenBacklog": {value: integer(-1, math.MaxInt32, -1, func(l *loader) *int { return &l.cfg.Client.Backlog }), unit: "connections",
 		effect: "Shown by the four-letter word conf; the operating system's own backlog is used."},
 	"clientTcpKeepAlive": {property: true, value: boolean(func(l *loader) *bool { return &l.cfg.Client.KeepAlive }), def: "false",
@@ -291,11 +289,9 @@ var usedKeys = map[string]keyDef{
 		on, ok := l.boolValue(p)
 		l.httpOn, l.httpOff = on, ok && !on
 	}}, def: "(true if admin.serverPort is set)", effect: "Whether the HTTP port is open, which has the commands of ZooKeeper's AdminServer (docs/admin.md) and the console (docs/api.md), and answers GET /fence, /members, /live, /ready and /stoppable, and POST /leader. In ZooKeeper it is open by default."},
-	"admin.serverPort": {property: true, value: integer(1, math.MaxUint16, defaultHTTPPort, func(l *loader) *int { return &l.httpPort }),
+	"admin.serverPort": {property: true, value: integer(1, math.MaxUint16, defaultHTTPPort, func(l *loader) *int { return &l.http.port }),
 		effect: "The TCP port for HTTP. Setting it opens the port, unless admin.enableServer=false."},
-	"admin.serverAddress": {property: true, value: value{kind: "host name or IP address", use: func(l *loader, p property) {
-		l.httpAddr = strings.TrimSuffix(strings.TrimPrefix(p.val, "["), "]")
-	}}, def: "(every address)", effect: "The address at which the HTTP port listens."},
+	"admin.serverAddress": {property: true, value: host(func(l *loader) *string { return &l.http.host }), def: "(every address)", effect: "The address at which the HTTP port listens."},
 
 	"console.indexBytes": {own: true, value: integer(minMemory, math.MaxInt32, 0, func(l *loader) *int { return &l.cfg.Console.IndexBytes }), unit: "bytes", def: "(a 24th of maxMemory)",
 		effect: "How much memory the console's index of the locks may take: about 2300 bytes for a lock with its holder, and 700 for each waiter. With more locks the console answers 503. There is no index while nobody looks."},
@@ -341,11 +337,9 @@ var usedKeys = map[string]keyDef{
 			l.warn(p, "lockkeeper loads no Java classes, and knows %s; the four-letter word mntr has the metrics", prometheusProvider)
 		}
 	}}, def: "(none)", effect: "With " + prometheusProvider + " there is a port where Prometheus finds the metrics, at /metrics (docs/metrics.md). The four-letter word mntr always has them."},
-	"metricsProvider.httpPort": {value: integer(1, math.MaxUint16, defaultMetricsPort, func(l *loader) *int { return &l.metricsPort }),
+	"metricsProvider.httpPort": {value: integer(1, math.MaxUint16, defaultMetricsPort, func(l *loader) *int { return &l.metrics.port }),
 		effect: "The TCP port for metrics. It has as many connections as admin.maxCnxns and admin.maxCnxnsPerAddress allow the HTTP port."},
-	"metricsProvider.httpHost": {value: value{kind: "host name or IP address", use: func(l *loader, p property) {
-		l.metricsAddr = strings.TrimSuffix(strings.TrimPrefix(p.val, "["), "]")
-	}}, def: "(every address)", effect: "The address at which the port for metrics listens."},
+	"metricsProvider.httpHost": {value: host(func(l *loader) *string { return &l.metrics.host }), def: "(every address)", effect: "The address at which the port for metrics listens."},
 	"metricsProvider.exportJvmInfo": {value: booleanNot(func(l *loader) *bool { return &l.cfg.Metrics.NoProcess }), def: "true",
 		effect: "Whether the port for metrics also has those of the process (process_*) and of the Go runtime (go_*)."},
 	"fsync.warningthresholdms": {property: true, value: millis(1, 1000, func(l *loader) *time.Duration { return &l.cfg.Data.SlowFsync }), unit: "ms",

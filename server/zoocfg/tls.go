@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"maps"
 	"math"
-	"net"
 	"regexp"
 	"slices"
 	"strconv"
@@ -37,26 +36,24 @@ var sslPrefixes = [...]string{clientSide: "ssl.", peerSide: "ssl.quorum."}
 
 // tlsLoader collects what several keys decide together.
 type tlsLoader struct {
-	securePort             int
-	secureAddr             string
+	secure                 endpoint                 // secureClientPort, secureClientPortAddress
 	minVersion, maxVersion [len(sslPrefixes)]uint16 // of ssl.protocol
-	tls13                  [len(sslPrefixes)]bool   // ssl.ciphersuites has some of TLS 1.3
+	tls13                  [len(sslPrefixes)]bool   // some of ssl.ciphersuites
 	cert, key, ca, crl     string                   // tls.*
+	x509                   property                 // authProvider.N with X509AuthenticationProvider
 }
 
-// side is the part of the Config that the keys of a side fill.
+// side is the part that the keys of a side fill.
+func (c *TLS) side(side int) (*secure.Settings, *time.Duration) {
+	if side == peerSide {
+		return &c.Peers, &c.PeerDetectTimeout
+	}
+	return &c.Clients, &c.DetectTimeout
+}
+
 func (l *loader) side(side int) *secure.Settings {
-	if side == peerSide {
-		return &l.cfg.TLS.Peers
-	}
-	return &l.cfg.TLS.Clients
-}
-
-func (l *loader) detectTimeout(side int) *time.Duration {
-	if side == peerSide {
-		return &l.cfg.TLS.PeerDetectTimeout
-	}
-	return &l.cfg.TLS.DetectTimeout
+	settings, _ := l.cfg.TLS.side(side)
+	return settings
 }
 
 // tlsKeys are the keys that ssl.x and ssl.quorum.x have in common, and those of certificates.
@@ -117,7 +114,7 @@ func sideKeys(side int) map[string]keyDef {
 			effect: "Whether certificates of " + who + " are looked up in revocation lists. lockkeeper downloads none: true needs " + prefix + "crlFile, or it stops the start."},
 		"crlFile": {own: true, value: directory(field(func(s *secure.Settings) *string { return &s.CRL })), def: "(none)",
 			effect: "A file with revocation lists, in PEM. Each certificate of " + who + " then needs a current list of its issuer, and must not be on it. It is read again as the stores are (" + reload + ")."},
-		"handshakeDetectionTimeoutMillis": {value: millis(1, 5000, func(l *loader) *time.Duration { return l.detectTimeout(side) }), unit: "ms",
+		"handshakeDetectionTimeoutMillis": {value: millis(1, 5000, func(l *loader) *time.Duration { _, timeout := l.cfg.TLS.side(side); return timeout }), unit: "ms",
 			effect: "How long a connection to a port for both may take until its first byte, which shows whether it is TLS."},
 		"ocsp": refuseTrue("lockkeeper asks no OCSP responder; use " + prefix + "crlFile"),
 		"context.supplier.class": {class: KeyRefused, value: refuse("name of a Java class", "lockkeeper can load no class; remove the key, and name stores with "+prefix+"keyStore.location"),
@@ -158,11 +155,9 @@ func sideKeys(side int) map[string]keyDef {
 
 // clientTLSKeys are those that have no counterpart between members.
 var clientTLSKeys = map[string]keyDef{
-	"secureClientPort": {value: integer(1, math.MaxUint16, 0, func(l *loader) *int { return &l.tls.securePort }), def: "(none)",
+	"secureClientPort": {value: integer(1, math.MaxUint16, 0, func(l *loader) *int { return &l.tls.secure.port }), def: "(none)",
 		effect: "The TCP port where clients connect with TLS. Without clientPort it is the only one."},
-	"secureClientPortAddress": {value: value{kind: "host name or IP address", use: func(l *loader, p property) {
-		l.tls.secureAddr = strings.TrimSuffix(strings.TrimPrefix(p.val, "["), "]")
-	}}, def: "(every address)", effect: "The address at which the port for TLS listens."},
+	"secureClientPortAddress": {value: host(func(l *loader) *string { return &l.tls.secure.host }), def: "(every address)", effect: "The address at which the port for TLS listens."},
 	"client.portUnification": {property: true, value: value{kind: kindBoolean, use: func(l *loader, p property) {
 		if on, _ := l.boolValue(p); on {
 			l.cfg.Client.TLS = TLSAlso
@@ -263,7 +258,7 @@ func (l *loader) finishTLS() {
 			"without TLS nobody shows a certificate")
 	}
 	for key, on := range map[string]bool{
-		"secureClientPort":       l.tls.securePort != 0,
+		"secureClientPort":       l.tls.secure.port != 0,
 		"client.portUnification": l.cfg.Client.TLS == TLSAlso,
 		"admin.forceHttps":       l.cfg.HTTP.TLS == TLSOnly,
 		"admin.portUnification":  l.cfg.HTTP.TLS == TLSAlso,
@@ -381,22 +376,17 @@ func (l *loader) restrictVersions(side int, prefix string) {
 	s.MinVersion, s.MaxVersion = minVersion, maxVersion
 }
 
-func (l *loader) isTrue(key string) bool {
-	p, ok := l.cfg.origin[key]
-	return ok && strings.EqualFold(p.val, "true")
-}
-
 // secureClientAddr decides where clients connect with TLS.
 func (l *loader) secureClientAddr() {
 	t := &l.tls
-	if t.securePort == 0 {
-		if t.secureAddr != "" && !l.faulty("secureClientPort") {
+	if t.secure.port == 0 {
+		if t.secure.host != "" && !l.faulty("secureClientPort") {
 			l.fault(l.at("secureClientPortAddress"), "is set, but secureClientPort is not")
 		}
 		return
 	}
-	l.cfg.Client.SecureAddr = net.JoinHostPort(t.secureAddr, strconv.Itoa(t.securePort))
-	if l.port == t.securePort && l.port != 0 {
+	l.cfg.Client.SecureAddr = t.secure.addr()
+	if l.client.port == t.secure.port && l.client.port != 0 {
 		l.fault(l.at("secureClientPort"), "is the same as clientPort; client.portUnification=true has one port for both")
 	}
 }
@@ -433,7 +423,7 @@ func (l *loader) unusedTLS() {
 			"clients would come in without a certificate; remove the key to start without TLS")
 	}
 	var unused []string
-	for key := range l.cfg.origin {
+	for key := range l.origin {
 		if strings.HasPrefix(key, "tls.") && !l.cfg.PeersSpeakTLS() ||
 			strings.HasPrefix(key, "ssl.") && !strings.HasPrefix(key, sslPrefixes[peerSide]) || key == "client.certReload" {
 			unused = append(unused, key)
@@ -441,7 +431,7 @@ func (l *loader) unusedTLS() {
 	}
 	if len(unused) > 0 {
 		slices.Sort(unused)
-		l.cfg.notices = append(l.cfg.notices, Notice{Level: slog.LevelWarn, File: l.cfg.File,
+		l.notices = append(l.notices, Notice{Level: slog.LevelWarn, File: l.cfg.File,
 			Text: fmt.Sprintf("no port for clients speaks TLS (secureClientPort, client.portUnification): without effect: %s", strings.Join(unused, ", "))})
 	}
 }
@@ -452,8 +442,8 @@ func (l *loader) finishX509() {
 		return
 	}
 	const how = "nobody can prove to be the holder of a certificate: that takes secureClientPort or client.portUnification, and ssl.clientAuth other than none"
-	if l.x509.key != "" {
-		l.fault(l.x509, "%s", how)
+	if l.tls.x509.key != "" {
+		l.fault(l.tls.x509, "%s", how)
 	}
 	if slices.Contains(l.cfg.Auth.RequiredSchemes, "x509") && len(l.cfg.Auth.RequiredSchemes) == 1 {
 		l.fault(l.at("enforce.auth.schemes"), "%s", how)
