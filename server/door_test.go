@@ -92,7 +92,8 @@ func TestDoorLimitsGuesses(t *testing.T) {
 func TestDoorAsksReaders(t *testing.T) {
 	s := startReal(t, func(c *Config) {
 		superSettings(c)
-		c.HTTPLogin, c.ViewerDigest = true, "viewer:"+c.SuperDigest // no digest of anybody
+		c.HTTP.Login = true
+		c.HTTP.ViewerDigest = "viewer:" + c.Auth.SuperDigest // no digest of anybody
 	})
 	for auth, want := range map[string]int{"": http.StatusUnauthorized, "digest a:b": http.StatusForbidden, asSuper: http.StatusOK} {
 		for _, path := range []string{"/commands/monitor", "/members", "/api/v1/cluster"} {
@@ -141,7 +142,7 @@ func TestAnswersCountAsMemory(t *testing.T) {
 func TestStreamsLeaveRoomForProbes(t *testing.T) {
 	s := startReal(t, superSettings)
 	streams := 0
-	for range 2 * s.cfg.HTTPConnsPerAddr {
+	for range 2 * s.cfg.HTTP.ConnsPerAddr {
 		resp, err := (&http.Client{Transport: &http.Transport{}}).Get("http://" + s.HTTPAddr().String() + "/api/v1/events")
 		if err != nil {
 			t.Fatal(err)
@@ -151,7 +152,7 @@ func TestStreamsLeaveRoomForProbes(t *testing.T) {
 			streams++
 		}
 	}
-	if want := s.cfg.HTTPConnsPerAddr - door.ProbeConnsPerAddr; streams != want {
+	if want := s.cfg.HTTP.ConnsPerAddr - door.ProbeConnsPerAddr; streams != want {
 		t.Errorf("%d streams, want %d", streams, want)
 	}
 	for path, want := range map[string]int{"/live": 200, "/ready": 200, "/stoppable": 503, "/fence?lock=/x&token=1": 409} {
@@ -203,7 +204,7 @@ func TestSnapshotsAreForTheSuperUser(t *testing.T) {
 	}
 	s := startReal(t, func(c *Config) {
 		restorable(c)
-		c.ViewerDigest = viewer
+		c.HTTP.ViewerDigest = viewer
 	})
 	c := dialReal(t, s)
 	c.connect(10 * time.Second)
