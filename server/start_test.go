@@ -104,7 +104,8 @@ func TestDataDirInUse(t *testing.T) {
 		}
 	}()
 	inUse := "%s is in use by another process: stop the member that runs on it, or give this one a directory of its own"
-	synctest.Test(t, func(t *testing.T) { // a start waits for the directory for seconds, here virtual ones
+	// A start waits for the directory for seconds, here virtual ones.
+	synctest.Test(t, func(t *testing.T) {
 		err := mustFail(t, mustLoad(t, file, text, dir+"/data", dir+"/other", freePort(t)), fmt.Sprintf("%s:1: dataDir: "+inUse, file, dir+"/data"))
 		if !errors.Is(err, store.ErrInUse) {
 			t.Errorf("the cause is lost in %#v", err)
