@@ -178,7 +178,7 @@ func mayBeSession(id wire.SessionID) bool {
 // generations number the connections of sessions.
 //
 // Invariant: no two connections of one id have the same generation, though the id may come back
-// when its session has ended, because a wall clock was set back (session/sessionid.go). So a
+// when its session has ended, because a wall clock was set back (session/credentials.go). So a
 // request that an earlier session of that id has in flight is never applied for the new one.
 type generations struct {
 	ended uint64 // the largest of a session that has ended: new sessions begin above it

@@ -105,7 +105,7 @@ var Table = []Entry{
 	{RestoreKeepsConnections, "restore-keeps-connections", "C3", "session/manager.go", "clients stay connected to a member whose state a snapshot has replaced", true, "TestWatchOverSnapshot", ""},
 	{ZxidRepeats, "zxid-repeats", "C1", "znode/store.go", "two updates of a term get the same zxid", true, "", ""},
 	{LocalSync, "local-sync", "C4", "session/session.go", "sync is answered by the member alone", true, "TestSyncOnMemberThatHearsLate", ""},
-	{ExpiryWithoutCommit, "expiry-without-commit", "C7", "session/confirm.go", "the leader expires sessions in its own state, without a command in the log", false, "", ""},
+	{ExpiryWithoutCommit, "expiry-without-commit", "C7", "session/expiry.go", "the leader expires sessions in its own state, without a command in the log", false, "", ""},
 	{EphemeralsInTwoSteps, "ephemerals-in-two-steps", "C7", "znode/session.go", "a session's ephemerals go in two steps", false, "", ""},
 	{StaleWatches, "stale-watches", "C3", "session/execute.go", "a client that connects again is not notified of what it has missed", true, "TestWatchOverLostConnection", ""},
 	{OldSnapshotInstalled, "old-snapshot-installed", "C1", "quorum/raftnet/snapshot.go", "a snapshot that comes late takes the state back", true, "TestSnapshotIsHeldBack", ""},

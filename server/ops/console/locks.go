@@ -351,7 +351,7 @@ func (c *Console) lock(q url.Values, v *viewer, now time.Time) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.Watches = c.Sessions().WatchersOf(path)
+	a.Watches = c.Sessions().Watches().Watchers(path)
 	a.head = c.head(now)
 	return a, nil
 }

@@ -142,7 +142,7 @@ type herdRow struct {
 // herds are the nodes with many watches that v may see.
 func (c *Console) herds(v *viewer) (seen []herdRow) {
 	var all []herdRow
-	paths, watches := c.Sessions().Herds()
+	paths, watches := c.Sessions().Watches().Herds()
 	for i, path := range paths {
 		all = append(all, herdRow{path, watches[i]})
 	}
