@@ -235,8 +235,7 @@ func call[T any](ctx context.Context, k *link, f func(context.Context) (T, error
 		value T
 		err   error
 	}
-	// Unbuffered: either the caller has got the result, or the goroutine knows
-	// that nobody will.
+	// Unbuffered: either the caller has got the result, or the goroutine knows that nobody will.
 	done := make(chan result)
 	ok := k.spawn(func() {
 		v, err := f(ctx)
