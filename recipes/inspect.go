@@ -193,7 +193,8 @@ type Contention = locknode.Lock
 // Contentions lists, in the order of their paths, the locks at and below root that somebody holds
 // or waits for. It asks about each node of the tree, as [Session.LockPaths].
 func (s *Session) Contentions(ctx context.Context, root string) ([]Contention, error) {
-	if _, err := ask(ctx, s.link, func() (struct{}, error) { return struct{}{}, s.link.confirm() }); err != nil {
+	err := s.link.do(ctx, func(ctx context.Context) error { return s.link.again(ctx, nil, s.link.confirm) })
+	if err != nil {
 		return nil, fmt.Errorf("recipes: look for locks at %s: %w", root, err)
 	}
 	paths, err := s.LockPaths(ctx, root)

@@ -75,10 +75,12 @@ func (l *lease) freshLocked() bool {
 // fit into the spare third.
 func (l *lease) intervalLocked() time.Duration { return l.timeout / 6 }
 
-// proveLocked takes note that a request that was sent at the given time was answered. It reports
+// prove takes note that a request that was sent at the given time was answered. It reports
 // whether that proves anything of this session: go-zookeeper may have carried the request over into
 // the next one.
-func (l *lease) proveLocked(sent time.Time) bool {
+func (l *lease) prove(sent time.Time) bool {
+	l.link.mu.Lock()
+	defer l.link.mu.Unlock()
 	l.link.observeLocked()
 	// Order: first the check. Grants that had to be given up before this answer came stay lost,
 	// though the session turns out to live.
@@ -203,7 +205,8 @@ func (l *lease) keep() {
 		}
 		select {
 		case <-tick:
-			if l.prove() {
+			sent := time.Now()
+			if l.link.confirm() == nil && l.prove(sent) {
 				failed = 0
 			} else {
 				failed++
@@ -225,15 +228,6 @@ func (l *lease) nextProof(failed int) (wait time.Duration, needed bool) {
 		return min(minPause<<min(failed-1, 10), l.intervalLocked()/4), needed
 	}
 	return time.Until(l.proof.Add(l.intervalLocked())), needed
-}
-
-// prove has the session proved once, and reports whether it was.
-func (l *lease) prove() bool {
-	sent := time.Now()
-	err := l.link.confirm()
-	l.link.mu.Lock()
-	defer l.link.mu.Unlock()
-	return err == nil && l.proveLocked(sent)
 }
 
 // A majority is asked in one of two ways.

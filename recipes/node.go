@@ -71,9 +71,7 @@ func (n *node) create(ctx context.Context) error {
 		switch fateOf(err) {
 		case fateDone:
 			n.path = path
-			n.link.mu.Lock()
-			n.lease.proveLocked(sent)
-			n.link.mu.Unlock()
+			n.lease.prove(sent)
 			return nil
 		case fateRefused:
 			if !errors.Is(err, zk.ErrNoNode) {

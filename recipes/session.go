@@ -61,29 +61,22 @@ func (s *Session) Close() { s.link.close() }
 //
 // A Session that was made by NewSession knows nothing of addresses; there Reach waits for ctx.
 func (s *Session) Reach(ctx context.Context) error {
-	k := s.link
 	for {
 		var failed error
 		var attempt <-chan struct{}
 		if s.hosts != nil {
 			attempt, failed = s.hosts.unreachable()
 		}
-		k.mu.Lock()
-		k.observeLocked()
-		connected, ended, changed := k.connected, k.ended, k.changed
-		k.mu.Unlock()
+		l, changed, err := s.link.answered()
 		switch {
-		case ended:
-			return k.closed()
-		case connected:
-			return nil
+		case l != nil, err != nil:
+			return err
 		case failed != nil:
 			return failed
 		}
 		select {
 		case <-attempt:
 		case <-changed:
-		case <-k.quit:
 		case <-ctx.Done():
 			return fmt.Errorf("recipes: reach the cluster: %w", ctx.Err())
 		}
