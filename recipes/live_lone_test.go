@@ -19,6 +19,7 @@ type ensemble [3]*server
 
 func startEnsemble(t *testing.T, more string) *ensemble {
 	t.Helper()
+	goOnly(t)
 	if err := zookeeperMissing(); errors.Is(err, errMissing) && os.Getenv("CI") == "" {
 		t.Skip(err)
 	}

@@ -413,6 +413,7 @@ func TestLiveGuard(t *testing.T) {
 // TestLiveMajority: ZooKeeper and lockkeeper as two clusters of three; the third is
 // not there. Two contenders take turns.
 func TestLiveMajority(t *testing.T) {
+	goOnly(t)
 	t.Parallel()
 	ctx, path := limit(t, 2*time.Minute), livePath(t)
 	var addrs []string

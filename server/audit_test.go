@@ -48,8 +48,8 @@ func TestAuditFileIsRefused(t *testing.T) {
 	mustFail(t, cfg, file+":4: audit.file: audit: open "+dir+"/no/audit.log: no such file or directory")
 }
 
-// What operators do beside the client protocol has a line, also when it is refused, and so have
-// logins under the name of the super user without the password. The line says which scheme has
+// The acts of operators beside the client protocol have a line, also when they are refused, and so
+// have logins under the name of the super user without the password. The line says which scheme has
 // named the user, and whether that is the super user.
 func TestOperatorsAreAudited(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "audit.log")

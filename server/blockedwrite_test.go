@@ -19,8 +19,8 @@ import (
 	"lockkeeper/wire"
 )
 
-// heldLog is a log whose writes wait in a system call, as on a disk that does not answer, while it
-// is held.
+// heldLog is a log with writes that wait in a system call while it is held, as on a disk that
+// hangs.
 type heldLog struct {
 	store.Log
 	held    atomic.Bool
@@ -48,9 +48,9 @@ func (l *heldLog) release(t *testing.T) {
 	}
 }
 
-// Members with GOMAXPROCS=1 go on while threads of them wait
-// for the disk: they answer reads and pings, the leader stays the leader, since no voter has a disk
-// that is well, and the sessions at the followers, whose leases it confirms, are kept.
+// Members with GOMAXPROCS=1 go on while threads of them wait for the disk: they answer reads and
+// pings, the leader stays the leader, since no voter has a disk that is well, and keeps the
+// sessions at the followers by confirming their leases.
 func TestOneProcessorGoesOnWhileAWriteIsBlocked(t *testing.T) {
 	checkGoroutines(t)
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))

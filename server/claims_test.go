@@ -12,7 +12,7 @@ import (
 	"lockkeeper/znode"
 )
 
-// What a session asks in one question, a leader answers.
+// A leader accepts a question with the greatest number of claims that package session sends.
 const _ = uint(quorum.MaxClaims - session.MaxClaims)
 
 // Clients with the ids of sessions that do not exist are told so by each member, and leave nothing
@@ -21,6 +21,7 @@ const _ = uint(quorum.MaxClaims - session.MaxClaims)
 //
 // Defends: C9.
 func TestUnknownSessionsStayOutOfTheLog(t *testing.T) {
+	t.Parallel()
 	members, _ := startCluster(t, "maxClientCnxns=0\n")
 	for _, s := range members {
 		awaitServing(t, s)

@@ -29,7 +29,7 @@ type clientPort struct {
 	tls      *serverTLS // nil without TLS
 	connects *rate.Limiter
 	refusals *loglimit.Limiter
-	// maxFiles is how many connections the file descriptors permit; no limit when <= 0.
+	// maxFiles is the number of connections that the file descriptors permit; no limit when <= 0.
 	maxFiles, maxSilent int
 	counters            counters
 
@@ -131,9 +131,9 @@ func (p *clientPort) acceptLoop(ctx context.Context, l net.Listener) {
 }
 
 // admit counts a connection before anything is read from it, and closes it at once when there are
-// too many: a refused client costs no memory. Connections whose first request is not complete make
-// room for newer ones, the oldest first: however many there are, a client that sends its request at
-// once is served.
+// too many: a refused client costs no memory. Connections without a complete first request make
+// room for newer ones, the oldest first: so a client that sends its request at once is served,
+// whatever their number.
 func (p *clientPort) admit(ctx context.Context, nc net.Conn) {
 	c := newConn(nc)
 	c.port = p
@@ -171,7 +171,7 @@ func (p *clientPort) admit(ctx context.Context, nc net.Conn) {
 	_ = nc.Close()
 }
 
-// counters are what a client port counts.
+// counters are the counters of a client port.
 type counters struct {
 	// These three reset leaves: connections, connections and handshakes beyond a limit, connections
 	// without a complete request that were closed for a newer one.
@@ -182,11 +182,11 @@ type counters struct {
 	connectRequests    atomic.Int64
 	refusedHandshakes  atomic.Int64 // no leader, or the client has seen later state
 	badHandshakes      atomic.Int64 // first frames that were no connect request
-	sessionlessExpired atomic.Int64 // connections whose first request did not arrive in time
+	sessionlessExpired atomic.Int64 // connections without a first request in time
 	drops              atomic.Int64 // connections that clients ended without closing the session
 	badLengths         atomic.Int64 // frames that were too long, or not as long as nothing
 	bytesReceived      atomic.Int64
-	lockStrangers      atomic.Int64 // nodes of locks beside those of another library
+	lockStrangers      atomic.Int64 // nodes of locks beside another library's
 }
 
 func (c *counters) reset() {
@@ -265,7 +265,7 @@ func (p *clientPort) heard(c *conn) {
 	p.conns.Keep(c)
 }
 
-// silentCount returns the number of connections whose first request is not complete.
+// silentCount returns the number of connections without a complete first request.
 func (p *clientPort) silentCount() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

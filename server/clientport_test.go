@@ -20,8 +20,8 @@ import (
 	"lockkeeper/wire"
 )
 
-// TestFirstBytes: what is neither a word nor a handshake closes the connection without a byte, and
-// disturbs nobody else.
+// TestFirstBytes: bytes that are neither a word nor a handshake close the connection without an
+// answer, and disturb nobody else.
 //
 // Defends: C9.
 func TestFirstBytes(t *testing.T) {
@@ -58,7 +58,7 @@ func TestFirstBytes(t *testing.T) {
 // TestBufferLimit: a frame of exactly jute.maxbuffer bytes is taken, one more closes this
 // connection only.
 func TestBufferLimit(t *testing.T) {
-	for _, limit := range []int{100, 2000} { // 100 is what one of ZooKeeper's own tests uses
+	for _, limit := range []int{100, 2000} { // one of ZooKeeper's own tests uses 100
 		t.Run(fmt.Sprint(limit), func(t *testing.T) { testBufferLimit(t, limit) })
 	}
 }
@@ -88,7 +88,7 @@ func testBufferLimit(t *testing.T, limit int) {
 		t.Errorf("%d frames of a wrong length were counted", got)
 	}
 
-	// What is only a length is no request.
+	// A length alone is no request.
 	length := dialReal(t, s)
 	length.connect(10 * time.Second)
 	length.put(binary.BigEndian.AppendUint32(nil, uint32(limit)+1)...)

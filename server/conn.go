@@ -32,10 +32,10 @@ const (
 	// farewellTimeout bounds sending the last answer of a connection without a session: to a
 	// four-letter word, or "session expired".
 	farewellTimeout = 10 * time.Second
-	// handshakeBytes is how long the first request of a connection may be. Those of the libraries
-	// have 45 bytes.
+	// handshakeBytes bounds the first request of a connection. The libraries' have 45 bytes.
 	handshakeBytes = 4096
-	// lingerTimeout and lingerBytes bound what is still read from a client after the last answer.
+	// lingerTimeout and lingerBytes bound the time and the bytes of reading from a client after the
+	// last answer.
 	lingerTimeout = 2 * time.Second
 	lingerBytes   = 1 << 20
 )
@@ -157,7 +157,7 @@ func (p *clientPort) open(ctx context.Context, c *conn) *session.Session {
 }
 
 // answerWord answers a four-letter word and ends the connection. The answer is sent in one piece,
-// because kazoo reads only once, and what the client still sends is read before the end, because
+// because kazoo reads only once. The rest of the client's input is read before the end, because
 // otherwise TCP might drop the answer (docs/protocol/admin.md section 1).
 func (p *clientPort) answerWord(c *conn, word string) {
 	c.parting.Store(true)
@@ -222,7 +222,7 @@ func (p *clientPort) handshake(ctx context.Context, c *conn) *session.Session {
 	if sess != nil {
 		c.session.Store(sess)
 		sess.Open(c, answer)
-		_ = c.flush(false) // an error is that of the next read, too
+		_ = c.flush(false) // the next read has the same error
 		return sess
 	}
 	c.parting.Store(true)
@@ -232,7 +232,7 @@ func (p *clientPort) handshake(ctx context.Context, c *conn) *session.Session {
 	return nil
 }
 
-// readFrame reads a frame of at most so many bytes; room is as of wire.ReadFrameInto.
+// readFrame reads a frame of at most max bytes; room is as in wire.ReadFrameInto.
 func (p *clientPort) readFrame(c *conn, max int, room func(bytes int) error) ([]byte, error) {
 	frame, err := wire.ReadFrameInto(c.r, nil, max, room)
 	if err == nil {
@@ -249,7 +249,7 @@ func (p *clientPort) readFrame(c *conn, max int, room func(bytes int) error) ([]
 
 // widen replaces the read buffer by a large one.
 func (c *conn) widen() {
-	rest, _ := c.r.Peek(c.r.Buffered()) // what is buffered can be peeked at
+	rest, _ := c.r.Peek(c.r.Buffered()) // buffered bytes never fail
 	c.r = bufio.NewReaderSize(io.MultiReader(bytes.NewReader(bytes.Clone(rest)), c.Conn), readBufferBytes)
 	_, _ = c.r.Peek(len(rest)) // so that it is buffered again
 }
@@ -266,7 +266,7 @@ func (c *conn) frameBuffered() bool {
 
 // readLoop submits frames to the session until the connection or the session ends, and flushes the
 // replies that were made at once before it waits for the client. After the last output of a session
-// that has ended, it goes on reading, and the session ignores what comes, until the client closes
+// that has ended, it goes on reading, and the session ignores the input, until the client closes
 // too or the deadline for that has passed.
 //
 // It returns nil when it has answered a client that was silent for restAfter, and is likely to be
@@ -292,15 +292,15 @@ func (p *clientPort) readLoop(c *conn, sess *session.Session) error {
 			return err
 		}
 		if err = sess.Submit(frame); err != nil {
-			_ = c.flush(false) // the answers to what came before
+			_ = c.flush(false) // the answers to earlier requests
 			return err
 		}
 		sess.Arrived()
 	}
 }
 
-// maxRefusedBytes is the largest frame that is taken for a request that is too large: what begins
-// with a longer one is no client.
+// maxRefusedBytes is the largest frame that counts as a request that is too large: a longer one
+// does not come from a client.
 const maxRefusedBytes = 64 << 20
 
 // headTimeout is how long the beginning of such a request may take after its length: a client sends

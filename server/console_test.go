@@ -18,7 +18,7 @@ import (
 	"lockkeeper/wire"
 )
 
-// consoleTest is a member with a console, and what asks it.
+// consoleTest is a member with a console, and its HTTP client.
 type consoleTest struct {
 	t *testing.T
 	s *Server
@@ -90,7 +90,7 @@ func queueUp(z *rawClient, path string) {
 	z.call(wire.OpCreate, create(path+"/"+lockPrefix, nil, wire.ModeEphemeralSequential))
 }
 
-// TestActs: who may act, from where, and what happens.
+// TestActs: who may act, from where, and the results.
 func TestActs(t *testing.T) {
 	c := newConsoleTest(t)
 	a, b := c.client(), c.client()
@@ -152,7 +152,7 @@ func TestActs(t *testing.T) {
 	}
 }
 
-// TestConsoleObeysACLs: what a request may not read it does not see.
+// TestConsoleObeysACLs: an answer has only nodes that its caller may read.
 func TestConsoleObeysACLs(t *testing.T) {
 	c := newConsoleTest(t)
 	z := c.client()
@@ -228,6 +228,7 @@ func TestDeadlockComesAndGoes(t *testing.T) {
 // TestLargeDirectoriesAreBounded: a page of children is a page, however many there are, and so is a
 // page of locks.
 func TestLargeDirectoriesAreBounded(t *testing.T) {
+	t.Parallel()
 	c := newConsoleTest(t)
 	z := c.client()
 	z.call(wire.OpCreate, create("/d", nil, wire.ModePersistent))
@@ -256,7 +257,7 @@ func TestLargeDirectoriesAreBounded(t *testing.T) {
 	}
 }
 
-// TestEventStreams: a change is told, what has not changed is not, and there are bounds.
+// TestEventStreams: a stream has the changes, no unchanged answers, and bounds.
 func TestEventStreams(t *testing.T) {
 	checkGoroutines(t)
 	c := newConsoleTest(t)
@@ -340,6 +341,7 @@ func TestClusterDisk(t *testing.T) {
 // TestTrouble: each kind of trouble that clients can make is found, with who is in it, and nothing
 // is before it is there.
 func TestTrouble(t *testing.T) {
+	t.Parallel()
 	c := &consoleTest{t, startReal(t, func(c *Config) {
 		c.HTTPAddr, c.MinSessionTimeout, c.MaxClientCnxns = "127.0.0.1:0", time.Second, Unlimited
 	})}

@@ -14,7 +14,7 @@ const (
 	fileDescriptorsForFiles = 128
 	// descriptorsEachPeer are for the connections that a member itself opens to another one.
 	descriptorsEachPeer = 16
-	// clientsMin is how many clients a member must be able to have.
+	// clientsMin is the number of clients that a member must be able to have.
 	clientsMin = 16
 )
 
@@ -61,7 +61,7 @@ func shareDescriptors(limit int64, cfg *Config) descriptorPlan {
 	return p
 }
 
-// forClients is how many clients there may be because of the limit; 0 means no limit.
+// forClients is the number of clients that the limit permits; 0 means no limit.
 func (p descriptorPlan) forClients() int {
 	if p.limit == 0 {
 		return 0

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// fileDescriptors returns how many files this process has open and how many it may have; -1 where
-// the system does not report it.
+// fileDescriptors returns the number of this process's open files, and its limit; -1 where the
+// system does not report them.
 func fileDescriptors() (open, limit int64) {
 	open, limit = -1, -1
 	if entries, err := os.ReadDir("/proc/self/fd"); err == nil {

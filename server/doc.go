@@ -10,7 +10,7 @@
 //
 // # How a member is put together
 //
-// Server.open makes the parts in this order; each gets what it needs when it is made:
+// Server.open makes the parts in this order; each gets its dependencies when it is made:
 //
 //	datadir, secure, opener   the disk is locked; certificates are read; all ports are opened,
 //	                          so that a fault of the configuration ends the start
@@ -29,9 +29,9 @@
 //	HTTP --> door --> surfaces --> member (ops.Member): Figures, Cluster, View
 //	                                  reads sessions, replica, clientPort, door, clocks, audit
 //
-// A part knows those that it calls. What comes back from the replica (an applied command, changed
-// members, a failure) goes through quorum.Listener and the functions of quorum.Config, which are
-// methods of listener, Server.membersChanged and Server.fail.
+// A part knows those that it calls. Callbacks of the replica (an applied command, changed members,
+// a failure) go through quorum.Listener and the functions of quorum.Config, which are methods of
+// listener, Server.membersChanged and Server.fail.
 //
 // # Goroutines
 //
@@ -41,7 +41,7 @@
 // (session.Session.Flush). A second goroutine of the connection, which lives while there is
 // something to send, sends all other output. A client that does not read blocks its own goroutines
 // only. HTTP requests run in goroutines of net/http, which door.Port.Stop waits for. Close and
-// Shutdown wait for all of them, and for those of session and quorum.
+// Shutdown wait for all of them, and for the goroutines of session and quorum.
 //
 // # The end
 //

@@ -95,7 +95,7 @@ func TestFence(t *testing.T) {
 	check("/m", one, http.StatusConflict, two, "released the lock, or lost it")
 	check("/m", two, http.StatusOK, two, "")
 
-	// Readers share, and what comes behind a writer waits.
+	// Readers share, and contenders behind a writer wait.
 	c.call(wire.OpCreate, create("/rw", nil, wire.ModePersistent))
 	_, r1 := contend(t, c, "/rw", "a__READ__")
 	_, r2 := contend(t, c, "/rw", "b__rlock__")
@@ -174,7 +174,7 @@ func TestFenceOfSemaphores(t *testing.T) {
 	check("somebody else's token", "/s", own, false, one, "no node of the lock")
 }
 
-// TestFenceNeedsRead: what a client may not read it is not told over HTTP either.
+// TestFenceNeedsRead: HTTP does not show nodes that a client may not read.
 func TestFenceNeedsRead(t *testing.T) {
 	s := startReal(t, func(c *Config) { c.HTTPAddr = "127.0.0.1:0" })
 	c := dialReal(t, s)
@@ -225,8 +225,7 @@ func TestHTTPKeys(t *testing.T) {
 	}
 }
 
-// TestFenceOnEveryMember: whichever member is asked, it knows of what was done before through
-// another one.
+// TestFenceOnEveryMember: each member knows the updates that were answered by another one.
 func TestFenceOnEveryMember(t *testing.T) {
 	checkGoroutines(t)
 	members, _ := startCluster(t, "")
@@ -260,6 +259,7 @@ func TestFenceOnEveryMember(t *testing.T) {
 // TestFenceAgreesWithLocks: on random directories, GET /fence tells of each contender the same as
 // package locknode does for `lockkeeper locks`, by the paths of its lock, its queue and its node.
 func TestFenceAgreesWithLocks(t *testing.T) {
+	t.Parallel()
 	s := startReal(t, func(c *Config) { c.HTTPAddr = "127.0.0.1:0" })
 	sessions := make([]*rawClient, 3)
 	for i := range sessions {

@@ -33,7 +33,7 @@ type foreignLocks struct {
 	// client returns the address of a session's client, if it is connected to this member.
 	client func(wire.SessionID) (addr netip.Addr, connected bool)
 	now    func() time.Time
-	met    *atomic.Int64 // nodes of locks beside those of another library
+	met    *atomic.Int64 // nodes of locks beside another library's
 
 	mu     sync.Mutex
 	logged map[string]bool // the shortened paths that were logged since since

@@ -97,7 +97,7 @@ func TestNobodyForgesALine(t *testing.T) {
 	c := dialReal(t, s)
 	c.connect(10 * time.Second)
 	for _, request := range forgeries() {
-		// What a request is answered is a matter of other tests; some of them end the connection.
+		// Other tests check the answers; some of the requests end the connection.
 		if _, err := c.Write(request); err == nil {
 			if _, err = wire.ReadFrame(c, nil, 1<<20); err == nil {
 				continue

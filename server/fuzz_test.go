@@ -96,8 +96,8 @@ func (ft *fuzzTarget) check(t *testing.T) {
 }
 
 // FuzzConnection feeds bytes to a live connection. Whatever they are, the member answers in whole
-// frames or ends the connection, takes no memory for what it has not got, and serves its other
-// clients.
+// frames or ends the connection, takes no memory for bytes that it has not got, and serves its
+// other clients.
 func FuzzConnection(f *testing.F) {
 	for _, seed := range fuzzSeeds() {
 		f.Add(seed.mode, seed.op, seed.b)
@@ -149,7 +149,7 @@ func FuzzConnection(f *testing.F) {
 		_ = c.Close()
 		var after runtime.MemStats
 		runtime.ReadMemStats(&after)
-		// What others allocate meanwhile counts, too: snapshots, the fuzzing engine.
+		// The count includes allocations of others: snapshots, the fuzzing engine.
 		if got, limit := after.TotalAlloc-before.TotalAlloc, uint64(32<<20+1000*len(b)); got > limit {
 			t.Errorf("%d bytes allocated for %d bytes", got, len(b))
 		}

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -23,6 +24,15 @@ import (
 
 // patience bounds every wait in real time.
 const patience = 20 * time.Second
+
+// TestMain has parallel tests, which mostly wait for elections, outnumber the processors.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == parallel.DefValue {
+		_ = flag.Set("test.parallel", "6")
+	}
+	os.Exit(m.Run())
+}
 
 // testLogger discards the log unless LOG is set.
 func testLogger() *slog.Logger {
@@ -58,8 +68,7 @@ func awaitServing(t *testing.T, s *Server) {
 	await(t, "a leader", s.Serving)
 }
 
-// await waits until cond is true: in real time there is nothing better for what cannot be
-// subscribed to.
+// await waits until cond is true: it polls, for conditions without an event.
 func await(t *testing.T, what string, cond func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); !cond(); time.Sleep(time.Millisecond) {
@@ -158,7 +167,7 @@ func diskStores(d *simdisk.Disk) *store.Stores {
 
 const simAddr = "server:2181"
 
-// rawClient is a client that does what it is told, byte by byte.
+// rawClient is a client that sends given bytes.
 type rawClient struct {
 	net.Conn
 	t   *testing.T
@@ -262,8 +271,8 @@ func (c *rawClient) expectEnd() {
 	}
 }
 
-// expectClosed is expectEnd for a connection that ends because of what the client has done: that
-// may be a reset when bytes were left unread.
+// expectClosed is expectEnd for a connection that ends because of the client's bytes: that may be a
+// reset when bytes were left unread.
 func (c *rawClient) expectClosed() {
 	c.t.Helper()
 	b, err := io.ReadAll(c)
@@ -272,9 +281,11 @@ func (c *rawClient) expectClosed() {
 	}
 }
 
-// word sends a four-letter word and returns the answer.
+// word sends a four-letter word, returns the answer and closes the connection, as nc does: a member
+// keeps the turn of a listing until then.
 func (c *rawClient) word(w string) string {
 	c.t.Helper()
+	defer func() { _ = c.Close() }()
 	c.put([]byte(w)...)
 	b, err := io.ReadAll(c)
 	if err != nil {

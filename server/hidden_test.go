@@ -11,8 +11,8 @@ import (
 	"lockkeeper/wire"
 )
 
-// varying are the fields of answers that differ from one moment to the next: the instant, and what
-// connections and the member itself have done, whatever it was about.
+// varying are the fields of answers that differ from one moment to the next: the instant, and the
+// counters of connections and of the member itself.
 var varying = map[string]bool{"at": true, "zxid": true, "Zxid": true, "heldMs": true, "waitMs": true, "longestWaitMs": true,
 	"sinceAt": true, "lastHeardMs": true, "received": true, "sent": true, "avgLatencyMs": true, "maxLatencyMs": true, "lastOp": true,
 	"leftMs": true, "queued": true, "unsentBytes": true, "last_snapshot": true, "uptime": true, "os.memory.free": true, "os.memory.total": true}
@@ -36,10 +36,10 @@ func steady(v any) any {
 	return v
 }
 
-// An anonymous client asks for everything before and after much has happened below a node that it
-// may not read, and is answered the same. Left out are the totals of the cluster view and of mntr,
-// which are of the whole state, and whatever the request exists tells everybody, in ZooKeeper, too:
-// whether there is a node of a given path, and how many children it has.
+// An anonymous client asks for everything before and after many changes below a node that it may
+// not read, and gets the same answers. Left out are the totals of the cluster view and of mntr,
+// which are of the whole state, and the facts that exists shows to everybody, in ZooKeeper, too:
+// whether there is a node of a given path, and its number of children.
 //
 // Defends: C9.
 func TestNothingOfAProtectedSubtree(t *testing.T) {

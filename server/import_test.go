@@ -68,7 +68,7 @@ func TestImportAtStart(t *testing.T) {
 	}
 }
 
-// What cannot be imported is refused with what to do, and nothing is left behind.
+// A refused import names the remedy, and leaves nothing behind.
 func TestImportRefusals(t *testing.T) {
 	running, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -173,7 +173,7 @@ func TestImportKilledEarly(t *testing.T) {
 	}
 }
 
-// What is exported is what was imported, and what came after; nothing is overwritten.
+// An export has the imported data and the later updates; it overwrites nothing.
 func TestExport(t *testing.T) {
 	dir := zooKeeperData(t)
 	cfg := importConfig(dir)

@@ -13,7 +13,7 @@ import (
 
 const recordedData = "../zkdata/testdata/zookeeper-3.8.0" // of a real server
 
-// What is found in ZooKeeper's files is found again in those of lockkeeper after an import.
+// After an import lockkeeper's files have the same contents as ZooKeeper's.
 func TestInspect(t *testing.T) {
 	theirs, err := offline.Inspect(t.Context(), recordedData, "", 0, nil)
 	if err != nil {
@@ -83,7 +83,7 @@ func TestInspectLogDir(t *testing.T) {
 	}
 }
 
-// A snapshot alone, a log's transactions, and what is damaged.
+// A snapshot alone, a log's transactions, and damaged files.
 func TestInspectFiles(t *testing.T) {
 	in, err := offline.Inspect(t.Context(), filepath.Join(recordedData, datadir.ZooKeeperDir, "snapshot.6a.gz"), "", 0, nil)
 	if err != nil || in.Of != "ZooKeeper" || in.Zxid != "0x6a" || in.Nodes == 0 {

@@ -10,11 +10,12 @@ import (
 	"lockkeeper/wire"
 )
 
-// Strangers at the ports cause a bounded number of lines, whatever they do; the member says how
-// many it has suppressed.
+// Strangers at the ports cause a bounded number of lines, whatever they do; the member counts the
+// suppressed ones.
 //
 // Defends: C9.
 func TestStrangersCannotFillTheLog(t *testing.T) {
+	t.Parallel()
 	var out lockedBuffer
 	dir := t.TempDir()
 	s := startReal(t, func(c *Config) {

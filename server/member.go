@@ -114,8 +114,8 @@ func (m *member) Figures() *ops.Figures {
 	return f
 }
 
-// membership returns the members as of what this member has applied, which members.list follows a
-// moment later; those of members.list while it has applied none.
+// membership returns the members in the applied state, which members.list follows a moment later.
+// While the state has none, it returns members.list.
 func (m *member) membership() ops.Membership {
 	if list, version := m.s.replica.Members(); len(list) > 0 && !m.s.cfg.Standalone() {
 		return ops.Membership{Members: list, Version: version}

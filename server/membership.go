@@ -21,8 +21,7 @@ type members struct {
 	agreed atomic.Pointer[ops.Membership] // nil until this member has learned of one
 }
 
-// list returns the members that have been agreed upon, or those of the configuration while this
-// member has not learned of any.
+// list returns the agreed members, or the configured ones while this member has not learned of any.
 func (m *members) list() ops.Membership {
 	if agreed := m.agreed.Load(); agreed != nil {
 		return *agreed
@@ -56,7 +55,7 @@ func (s *Server) membersChanged(members []Member, version wire.Zxid) {
 		}
 	}
 	if version == 0 || !s.cfg.Reconfig {
-		return // the addresses are those of the file
+		return // the file has the same addresses
 	}
 	self, _ := now.Member(s.cfg.ID)
 	was, _ := before.Member(s.cfg.ID)

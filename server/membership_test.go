@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -21,6 +22,7 @@ import (
 // Members follow the files when they are restarted one after the other, and a server that stood
 // alone is the first of them.
 func TestMembersFollowTheFiles(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	var lines [5]string
 	var clients [5]int
@@ -96,6 +98,7 @@ func TestReconfigOfAStandaloneMember(t *testing.T) {
 // The smallest and the largest number that a member may have are numbers like any other: such
 // members lead, transfer the leadership, open sessions, leave and come back.
 func TestMembersFromZeroTo255(t *testing.T) {
+	t.Parallel()
 	ids := []uint8{0, 1, 255}
 	members, ports := startMembers(t, ids, "reconfigEnabled=true\nskipACL=yes\nextendedTypesEnabled=true\n")
 	var clients []*rawClient
@@ -207,6 +210,7 @@ func TestNoticesOfOtherMembers(t *testing.T) {
 // Each member says of all of them how they are and where their clients connect, though no server
 // line says that.
 func TestMembersTellWhereTheirClientsConnect(t *testing.T) {
+	t.Parallel()
 	members, ports := startCluster(t, "")
 	for _, s := range members {
 		await(t, "the members to be ready", func() bool { ok, _ := s.Ready(); return ok })
@@ -232,11 +236,11 @@ func TestMembersTellWhereTheirClientsConnect(t *testing.T) {
 		}
 	}
 	for _, s := range members {
-		list, ok := ops.ParseMembersText(dialReal(t, s).word("mbrs"))
-		if !ok {
-			t.Fatal("the answer to mbrs cannot be read")
+		status := statusWord(t, s)
+		check(status.Members, -1)
+		if *status.ID != s.cfg.ID || status.Role == "" || status.Zxid == "" || *status.Sessions != 0 || status.Version == "" {
+			t.Errorf("mbrs: %+v", status)
 		}
-		check(list, -1)
 	}
 	var list []ops.ListedMember
 	check(members[0].Ops().Cluster().Listed(), -1)
@@ -262,7 +266,16 @@ func TestNoMembersOfAStandaloneMember(t *testing.T) {
 	if b, err := io.ReadAll(resp.Body); string(b) != "[]\n" || err != nil {
 		t.Errorf("GET /members: %q, %v", b, err)
 	}
-	if _, ok := ops.ParseMembersText(dialReal(t, s).word("mbrs")); ok {
-		t.Error("mbrs has members")
+	if status := statusWord(t, s); len(status.Members) > 0 || status.Role != "standalone" {
+		t.Errorf("mbrs: %+v", status)
 	}
+}
+
+// statusWord returns the answer to mbrs.
+func statusWord(t *testing.T, s *Server) (status ops.MemberStatus) {
+	t.Helper()
+	if text := dialReal(t, s).word("mbrs"); json.Unmarshal([]byte(text), &status) != nil {
+		t.Fatalf("mbrs: %q", text)
+	}
+	return status
 }

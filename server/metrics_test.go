@@ -25,7 +25,7 @@ import (
 
 var updateMetrics = flag.Bool("update", false, "write docs/metrics.md anew")
 
-// usualMetrics are those of ZooKeeper that dashboards and alert rules use most.
+// usualMetrics are ZooKeeper's metrics that dashboards and alert rules use most.
 const usualMetrics = `znode_count watch_count ephemerals_count approximate_data_size num_alive_connections outstanding_requests
 	avg_latency min_latency max_latency packets_received packets_sent open_file_descriptor_count max_file_descriptor_count
 	global_sessions uptime quorum_size learners synced_followers synced_observers pending_syncs leader_uptime
@@ -36,7 +36,7 @@ const usualMetrics = `znode_count watch_count ephemerals_count approximate_data_
 	prep_processor_queue_size sync_processor_queue_size unrecoverable_error_count digest_mismatches_count`
 
 // everyMetric has the metrics of a member that stands alone with all ports, and of the leader of a
-// cluster whose members prove who they are.
+// cluster with a peer secret.
 func everyMetric(t *testing.T) (all metrics.List) {
 	t.Helper()
 	dir := t.TempDir()
@@ -276,9 +276,10 @@ func TestMetricsPage(t *testing.T) {
 	}
 }
 
-// TestMetricsAgainstZooKeeper: after the same traffic the metrics that count it are equal to those
-// of a real ZooKeeper.
+// TestMetricsAgainstZooKeeper: after the same traffic the metrics that count it are equal to a real
+// ZooKeeper's.
 func TestMetricsAgainstZooKeeper(t *testing.T) {
+	t.Parallel()
 	zk := startZooKeeper(t)
 	s := startReal(t, allWords)
 	ours := s.ClientAddr().String()

@@ -14,13 +14,13 @@ import (
 	"lockkeeper/wire"
 )
 
-// watchedListener tells writes of what is written to the connections that it accepts.
+// watchedListener reports to writes each write to the connections that it accepts.
 type watchedListener struct {
 	net.Listener
 	writes *writes
 }
 
-// writes counts what is written to the sockets of clients, and by whom.
+// writes counts the bytes that are written to the sockets of clients, by goroutine.
 type writes struct {
 	mu       sync.Mutex
 	byReader int
@@ -77,8 +77,8 @@ func watched(w *writes) func(*Config) {
 	}
 }
 
-// TestReadsAreAnsweredByTheirReader: what is answered at once is written by the goroutine that has
-// read the request, in one write for all that came together.
+// TestReadsAreAnsweredByTheirReader: the goroutine that has read requests writes their immediate
+// answers, in one write for all that came together.
 func TestReadsAreAnsweredByTheirReader(t *testing.T) {
 	w := new(writes)
 	inBubble(t, simnet.Config{}, watched(w), func(t *testing.T, s *Server, h *simnet.Host) {
@@ -214,7 +214,7 @@ func TestConnectionRestsOnAFreshStack(t *testing.T) {
 }
 
 // TestEndOfAClientThatDoesNotRead: the connection of a session that ends is closed soon, though its
-// client takes nothing of what is being written.
+// client takes no bytes.
 func TestEndOfAClientThatDoesNotRead(t *testing.T) {
 	inBubble(t, simnet.Config{BufferBytes: 4 << 10}, nil, func(t *testing.T, s *Server, h *simnet.Host) {
 		deaf, other := dialSim(t, h), dialSim(t, h)
@@ -244,8 +244,8 @@ func TestEndOfAClientThatDoesNotRead(t *testing.T) {
 	})
 }
 
-// What a client has not taken when its lease is no longer confirmed stays with the member until it
-// is again: also the rest of an answer that is being written.
+// While a lease is not confirmed, the member keeps the output that the client has not taken, also
+// the rest of a begun answer.
 func TestAnswerStopsWithTheLease(t *testing.T) {
 	inBubble(t, simnet.Config{BufferBytes: 4 << 10}, nil, func(t *testing.T, s *Server, h *simnet.Host) {
 		const timeout = 30 * time.Second

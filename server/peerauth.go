@@ -71,7 +71,7 @@ func (a *peerAuth) kind() string {
 	return "loopback"
 }
 
-// metrics are about what this member proves with.
+// metrics are about this member's certificates and secrets.
 func (a *peerAuth) metrics() (ms metrics.List) {
 	open := 0
 	if a.exposed {

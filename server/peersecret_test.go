@@ -53,8 +53,8 @@ func (l *logged) String() string {
 
 func (l *logged) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 
-// TestSecretFileFaults: what is wrong with the file stops the start, with its name and the line of
-// the key, and without a word of the secret.
+// TestSecretFileFaults: a fault of the file stops the start, with its name and the line of the key,
+// and without a word of the secret.
 func TestSecretFileFaults(t *testing.T) {
 	for name, test := range map[string]struct {
 		text string
@@ -99,8 +99,8 @@ func TestSecretFileFaults(t *testing.T) {
 	}
 }
 
-// TestOpenPeerPortIsLoud: a member whose peer port other hosts reach and need not prove who they
-// are starts, and says so in its log, its metrics and its list of members; others do not.
+// TestOpenPeerPortIsLoud: a member with a peer port that takes other hosts without a proof starts,
+// and says so in its log, its metrics and its list of members; others do not.
 func TestOpenPeerPortIsLoud(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "secret")
 	writeSecret(t, secret, oldSecret)

@@ -8,7 +8,7 @@ import (
 	"lockkeeper/server/datadir"
 )
 
-// privacyEntries bounds how many names below a data directory are looked at.
+// privacyEntries bounds the names below a data directory that are looked at.
 const privacyEntries = 10_000
 
 // openToOthers returns the first file below dir that every user of the machine can read, or
@@ -24,14 +24,14 @@ func openToOthers(dir string) (path string, mode fs.FileMode) {
 			return fs.SkipAll
 		}
 		if err != nil {
-			return nil // what the member cannot read is not its own
+			return nil // the member does not own files that it cannot read
 		}
 		info, err := e.Info()
 		if err != nil {
 			return nil
 		}
 		perm := info.Mode().Perm()
-		// myid, and what an operator keeps there, is no secret.
+		// myid, and an operator's files, are no secrets.
 		secret := info.Mode().IsRegular() && info.Size() > 0 && (filepath.Dir(at) != dir || e.Name() == datadir.LogFile)
 		switch {
 		case e.IsDir() && perm&0o002 != 0 && info.Mode()&fs.ModeSticky == 0, secret && perm&0o006 != 0:

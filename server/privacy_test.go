@@ -26,7 +26,7 @@ func withUmask(t *testing.T, mask int) {
 	t.Cleanup(func() { syscall.Umask(before) })
 }
 
-// wantPrivate checks that nobody but the owner has any right on what is below dir.
+// wantPrivate checks that nobody but the owner has any right on the files below dir.
 func wantPrivate(t *testing.T, dir string) {
 	t.Helper()
 	files := 0
@@ -49,7 +49,7 @@ func wantPrivate(t *testing.T, dir string) {
 	}
 }
 
-// What a member writes, and an export, is for its owner alone: logs of both kinds, snapshots, the
+// A member's files, and an export, are for their owner alone: logs of both kinds, snapshots, the
 // audit log, files that are set aside.
 func TestFilesArePrivate(t *testing.T) {
 	withUmask(t, 0)

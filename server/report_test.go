@@ -10,7 +10,7 @@ import (
 	"lockkeeper/wire"
 )
 
-// queuesOf is what is read of a report on queues.
+// queuesOf has the fields of a report on queues that tests read.
 type queuesOf struct {
 	Locks []struct {
 		Lock  struct{ Path, Kind string }

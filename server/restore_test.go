@@ -78,9 +78,8 @@ func writing(t *testing.T, s *Server, name string, stop <-chan struct{}) {
 	}
 }
 
-// sameState compares the state of a member with what a snapshot has when all its sessions have been
-// closed: every node with its data, ACL and Stat. A node whose ephemeral child is gone was changed
-// by the restore.
+// sameState compares the state of a member with a snapshot after the end of all its sessions: every
+// node with its data, ACL and Stat. The restore changes a node that loses an ephemeral child.
 func sameState(t *testing.T, s *Server, snapshot []byte, zxid wire.Zxid) {
 	t.Helper()
 	want, err := znode.Restore(bytes.NewReader(snapshot))
@@ -131,6 +130,7 @@ func sameState(t *testing.T, s *Server, snapshot []byte, zxid wire.Zxid) {
 // cluster, is the state of that moment, on all its members; the members of the cluster stay who
 // they are.
 func TestRestoreIntoAnotherCluster(t *testing.T) {
+	t.Parallel()
 	from := startReal(t, restorable)
 	stop := make(chan struct{})
 	var writers sync.WaitGroup
@@ -188,7 +188,7 @@ func TestRestoreIntoAnotherCluster(t *testing.T) {
 			}
 		})
 	}
-	// The client's session has ended, and what is created now is newer than everything before.
+	// The client's session has ended, and a new node has a greater zxid than everything before.
 	again := dialReal(t, members[1])
 	again.connect(10 * time.Second)
 	again.call(wire.OpCreate, create("/new", nil, wire.ModePersistent))
@@ -270,7 +270,7 @@ func TestRestoreOverHTTP(t *testing.T) {
 	writers.Wait()
 }
 
-// bigStore is a state with so many nodes.
+// bigStore is a state with n nodes.
 func bigStore(t *testing.T, nodes int) *znode.Store {
 	t.Helper()
 	s := znode.New()
@@ -284,13 +284,18 @@ func bigStore(t *testing.T, nodes int) *znode.Store {
 }
 
 // TestSnapshotOfAnotherCluster: it is refused with both ids, and restored if its own is named. Then
-// the state is that of this cluster.
+// the state belongs to this cluster.
 func TestSnapshotOfAnotherCluster(t *testing.T) {
 	from, to := startReal(t, restorable), startReal(t, restorable)
-	snapshot, info := download(t, from)
 	var own znode.ClusterID
-	to.View(func(s *znode.Store) { own = s.Cluster() })
-	if info.Cluster == 0 || own == 0 || info.Cluster == own {
+	for _, s := range []*Server{from, to} { // a leader proposes the name soon after its election
+		await(t, "a name", func() bool {
+			s.View(func(s *znode.Store) { own = s.Cluster() })
+			return own != 0
+		})
+	}
+	snapshot, info := download(t, from)
+	if info.Cluster == own {
 		t.Fatalf("the snapshot is of %v, and this is %v", info.Cluster, own)
 	}
 	_, err := upload(t, to, snapshot)

@@ -37,7 +37,7 @@ func (b *lockedBuffer) String() string {
 }
 
 // TestSecretsAreShownNowhere: no four-letter word, no answer to HTTP and no line of the log, at any
-// level, has a password or what is as good as one.
+// level, has a password or an equivalent of one.
 func TestSecretsAreShownNowhere(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {

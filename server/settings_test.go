@@ -11,7 +11,7 @@ import (
 	"lockkeeper/wire"
 )
 
-// TestThrottleKeys: the keys of a file reach what they are about.
+// TestThrottleKeys: the keys of a file take effect.
 func TestThrottleKeys(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "zoo.cfg")
@@ -49,7 +49,7 @@ enforce.auth.schemes=digest, ip
 	}
 }
 
-// TestConnectionThrottle: so many handshakes at once, and more as time goes by.
+// TestConnectionThrottle: a limited number of handshakes at once, and more as time goes by.
 func TestConnectionThrottle(t *testing.T) {
 	throttled := func(c *Config) { c.ConnectTokens, c.ConnectFillCount, c.ConnectFillTime = 3, 2, time.Second }
 	inBubble(t, simnet.Config{}, throttled, func(t *testing.T, s *Server, h *simnet.Host) {

@@ -68,8 +68,8 @@ type life struct {
 }
 
 // Start starts a member. When it returns, clients can connect; in a cluster they are served once
-// there is a leader. Faults say what is wrong with the configuration, and where: also a port that
-// is taken, and a data directory that another process has open.
+// there is a leader. Faults are the faults of the configuration, with their places: also a port
+// that is taken, and a data directory that another process has open.
 func Start(cfg Config) (*Server, error) { return StartContext(context.Background(), cfg) }
 
 // StartContext is Start; the end of ctx ends a start that waits for its data directory, or that has
@@ -110,7 +110,7 @@ func start(ctx context.Context, cfg Config) (*Server, error) {
 	if s.clocks.now == nil {
 		s.clocks.now = time.Now
 	}
-	// What has been opened is closed again, the last first, when something later fails.
+	// When something fails, the parts that are open are closed, the last first.
 	var opened []func()
 	if err := s.open(ctx, original, &opened); err != nil {
 		for i := len(opened) - 1; i >= 0; i-- {
@@ -140,7 +140,7 @@ func prepare(cfg *Config) (original *slog.Logger, lines *loglimit.Handler, err e
 	if err != nil && cfg.DiskFullStops == 0 {
 		return nil, nil, err
 	} else if err != nil {
-		warning = err.Error() // the limit was lowered while this member ran: it does what it can
+		warning = err.Error() // the limit was lowered meanwhile: go on with fewer clients
 	}
 	if warning != "" {
 		cfg.Logger.Warn(warning)
@@ -383,8 +383,8 @@ func (s *Server) HTTPAddr() net.Addr { return s.surfaces.http.Addr() }
 // MetricsAddr is where Prometheus finds the metrics, nil if it does not.
 func (s *Server) MetricsAddr() net.Addr { return s.surfaces.metrics.Addr() }
 
-// Ready reports whether this member counts: it knows a leader, and has applied what it has been
-// told to be committed, as of the last few seconds (quorum.Replica.Ready). If not, why says it.
+// Ready reports whether this member counts: it knows a leader, and has applied up to the leader's
+// commit index of the last few seconds (quorum.Replica.Ready). If not, why has the reason.
 func (s *Server) Ready() (ok bool, why string) {
 	if s.leaving.Load() {
 		return false, "it is about to stop"
@@ -399,7 +399,7 @@ func (s *Server) Ops() ops.Member { return s.member }
 // since it started.
 func (s *Server) Serving() bool { return s.sessions.Serving() }
 
-// Status is the state of the replica and what it knows of the cluster.
+// Status is the state of the replica and its view of the cluster.
 func (s *Server) Status() quorum.Status { return s.replica.Status() }
 
 // View calls f with the state of this replica as it is after some entry. f must not keep it, nor
@@ -438,10 +438,10 @@ func (s *Server) fail(err error) {
 	})
 }
 
-// Shutdown stops the member: it accepts no more connections, closes those of its clients, which
-// keep their sessions and go to other members, transfers the leadership if it has it, and closes
-// the log. When ctx ends, it no longer waits for clients to close their side. It returns when
-// nothing of the member is left.
+// Shutdown stops the member: it accepts no more connections, closes its clients' connections (they
+// keep their sessions and go to other members), transfers the leadership if it has it, and closes
+// the log. When ctx ends, it no longer waits for clients to close their side. It returns when all
+// parts of the member have ended.
 func (s *Server) Shutdown(ctx context.Context) error {
 	stopped := make(chan struct{})
 	var err error

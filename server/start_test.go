@@ -26,7 +26,7 @@ import (
 	"lockkeeper/znode"
 )
 
-// mustFail starts a member that must not start, and checks what it says.
+// mustFail starts a member that must not start, and checks its error.
 func mustFail(t *testing.T, cfg Config, want string) error {
 	t.Helper()
 	s, err := Start(cfg)
@@ -104,11 +104,14 @@ func TestDataDirInUse(t *testing.T) {
 		}
 	}()
 	inUse := "%s is in use by another process: stop the member that runs on it, or give this one a directory of its own"
-	err = mustFail(t, mustLoad(t, file, text, dir+"/data", dir+"/other", freePort(t)), fmt.Sprintf("%s:1: dataDir: "+inUse, file, dir+"/data"))
-	if !errors.Is(err, store.ErrInUse) {
-		t.Errorf("the cause is lost in %#v", err)
-	}
-	mustFail(t, mustLoad(t, file, text, dir+"/other", dir+"/log", freePort(t)), fmt.Sprintf("%s:2: dataLogDir: "+inUse, file, dir+"/log"))
+	// In virtual time: a start waits for the directory for seconds.
+	synctest.Test(t, func(t *testing.T) {
+		err := mustFail(t, mustLoad(t, file, text, dir+"/data", dir+"/other", freePort(t)), fmt.Sprintf("%s:1: dataDir: "+inUse, file, dir+"/data"))
+		if !errors.Is(err, store.ErrInUse) {
+			t.Errorf("the cause is lost in %#v", err)
+		}
+		mustFail(t, mustLoad(t, file, text, dir+"/other", dir+"/log", freePort(t)), fmt.Sprintf("%s:2: dataLogDir: "+inUse, file, dir+"/log"))
+	})
 	closed = true
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
@@ -156,7 +159,7 @@ func TestDBAutocreate(t *testing.T) {
 	mustFail(t, cfg, want)
 }
 
-// TestLostLog: a member whose log has gone must not go on with its snapshots: it may have voted.
+// TestLostLog: a member that has lost its log must not go on with its snapshots: it may have voted.
 func TestLostLog(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(dir, "snapshots", "1-2-3"), 0o755); err != nil {
@@ -272,7 +275,7 @@ func TestNoticesAreLogged(t *testing.T) {
 	}
 }
 
-// TestRestart: what was answered is there again, sessions included.
+// TestRestart: answered updates are there again, sessions included.
 func TestRestart(t *testing.T) {
 	checkGoroutines(t)
 	cfg := Config{ClientAddr: "127.0.0.1:0", DataDir: t.TempDir(), Logger: testLogger()}
@@ -398,8 +401,8 @@ func TestShutdownThatIsCutShort(t *testing.T) {
 	})
 }
 
-// TestFailedLog: a member whose log cannot be written lets its clients go, answers nothing more,
-// and says so.
+// TestFailedLog: a member that cannot write its log lets its clients go, answers nothing more, and
+// says so.
 func TestFailedLog(t *testing.T) {
 	disk := simdisk.New()
 	inBubble(t, simnet.Config{}, func(c *Config) { c.Stores = diskStores(disk) }, func(t *testing.T, s *Server, h *simnet.Host) {

@@ -14,7 +14,7 @@ import (
 	"lockkeeper/server/zoocfg"
 )
 
-// surfaces show a member to people and programs: they render what its ops.Member says.
+// surfaces show a member to people and programs: they render its ops.Member.
 type surfaces struct {
 	shared   *ops.Shared
 	words    *words.Words // clientPort reads the words, and sends the answers
@@ -24,8 +24,8 @@ type surfaces struct {
 	http, metrics *door.Port
 }
 
-// newSurfaces returns the surfaces of a member whose HTTP requests come through d. They have a
-// goroutine, that of the console, until stop.
+// newSurfaces returns the surfaces of a member, with d as the door of their HTTP requests. The
+// console has a goroutine until stop.
 func newSurfaces(m *member, d *door.Door) *surfaces {
 	s := &surfaces{shared: ops.NewShared(m, d), recorder: console.NewRecorder(max(0, m.s.cfg.HistoryBytes))}
 	s.recorder.Granted = m.s.sessions.Granted

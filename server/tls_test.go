@@ -101,7 +101,7 @@ func (c *rawClient) whoAmI() string {
 }
 
 // TestTLSClients: a client with a certificate gets a session and the identity of its holder, for
-// its writes and for the ACLs of what it creates.
+// its writes and for the ACLs of its nodes.
 func TestTLSClients(t *testing.T) {
 	checkGoroutines(t)
 	l := newCertLab(t)
@@ -300,8 +300,8 @@ func TestTLSHandshakesAreBounded(t *testing.T) {
 	})
 }
 
-// TestLongHandshakesEnd: of a client that has not finished its handshake no more is read than a few
-// certificates are long, at the port for clients and at that of HTTP. A shorter chain is taken.
+// TestLongHandshakesEnd: a port reads no more than the length of a few certificates from a client
+// that has not finished its handshake, for clients and for HTTP. A shorter chain is taken.
 func TestLongHandshakesEnd(t *testing.T) {
 	l := newCertLab(t)
 	var log lines
@@ -341,7 +341,7 @@ func TestLongHandshakesEnd(t *testing.T) {
 	}
 }
 
-// TestSlowReadersOverTLS: what a client does not take in time is sent later, byte for byte, as
+// TestSlowReadersOverTLS: bytes that a client does not take in time are sent later, all of them, as
 // without TLS, though a deadline within a write ends a connection of crypto/tls.
 func TestSlowReadersOverTLS(t *testing.T) {
 	l := newCertLab(t)

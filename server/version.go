@@ -11,21 +11,21 @@ const (
 	// Version is the version of the source. A build of it may have a name of its own; see
 	// BuildInfo.
 	Version = "0.1.0"
-	// ZooKeeperVersion is the version whose behaviour a client finds here. Clients switch features
+	// ZooKeeperVersion is the version of ZooKeeper that a client sees here. Clients switch features
 	// on by it.
 	ZooKeeperVersion = "3.9.5"
 )
 
-// What packagers set for their builds:
+// Packagers set these for their builds:
 //
 //	go build -ldflags "-X lockkeeper/server.buildVersion=1.2.3-4 \
 //	    -X lockkeeper/server.buildCommit=$(git rev-parse HEAD) \
 //	    -X lockkeeper/server.buildDate=$(git log -1 --format=%cI)" ./cmd/lockkeeper
 //
-// buildDate is that of the commit, in the form of RFC 3339.
+// buildDate is the date of the commit, in the form of RFC 3339.
 var buildVersion, buildCommit, buildDate string
 
-// Build says what was built. What is not known is empty.
+// Build describes the build. Unknown fields are empty.
 type Build struct {
 	Version string    // of the package, else of the source
 	Commit  string    // whatever was given to the linker; else 12 digits
@@ -34,8 +34,9 @@ type Build struct {
 	Go      string    // version of the compiler
 }
 
-// BuildInfo returns what packagers have given to the linker, and for the rest what the Go tool has
-// put into the binary. It does that when it builds in a repository, and not with -buildvcs=false.
+// BuildInfo returns the values that packagers have given to the linker, and for the rest the Go
+// tool's values in the binary. They are there after a build in a repository without
+// -buildvcs=false.
 func BuildInfo() Build {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -71,7 +72,7 @@ var unreadable = regexp.MustCompile(`[^a-zA-Z0-9.-]`)
 //
 // ZooKeeper has written the date as 2026-11-21 10:15 UTC since 3.6, which go-zookeeper cannot read;
 // all parsers that are known can read this older form (docs/protocol/clients.md section 5). They
-// need a date, so one that is not known is that of a clock that has not been set: 01/01/1970 00:00.
+// need a date, so an unknown one is shown as 01/01/1970 00:00, as of a clock that has not been set.
 func (b Build) zooKeeperLine() string {
 	v := ZooKeeperVersion + "-lockkeeper-" + b.Version
 	if b.Commit != "" {

@@ -87,7 +87,7 @@ func (x *executor) answerSize(store *znode.Store, p *pending) (bytes int, fits b
 	case *wire.PathRequest:
 		bytes, names = answerBytes(p.req.Op, store.Sizes(r.Path, p.ids))
 	case *wire.GetEphemeralsRequest:
-		bytes = store.EphemeralsBytes(x.c.id)
+		bytes = store.Sessions().EphemeralsBytes(x.c.id)
 	case *wire.MultiRequest:
 		if limits.MultiReadBytes > 0 {
 			max = min(max, limits.MultiReadBytes)

@@ -68,7 +68,7 @@ func (t *tracker) lead(store *znode.Store) {
 	defer t.mu.Unlock()
 	t.clear()
 	t.leading = true
-	for info := range store.Sessions() {
+	for info := range store.Sessions().All() {
 		t.renewLocked(info.ID, info.Generation, time.Duration(info.TimeoutMs)*time.Millisecond)
 	}
 }

@@ -182,7 +182,7 @@ func (h *handshakes) attach(ctx context.Context, req *wire.ConnectRequest, addr 
 	// committed (applied), not before the client has proved that it may attach.
 	var info znode.SessionInfo
 	var known bool
-	h.m.replica.View(func(s *znode.Store) { info, known = s.Session(req.SessionID) })
+	h.m.replica.View(func(s *znode.Store) { info, known = s.Sessions().Get(req.SessionID) })
 	if known && !right(info.Password, req.Password) {
 		return h.refuse(req, addr)
 	}

@@ -142,7 +142,7 @@ func (m *Manager) DeleteNode(ctx context.Context, addr netip.Addr, path string) 
 func (m *Manager) EndSession(ctx context.Context, addr netip.Addr, id wire.SessionID) (wire.Zxid, error) {
 	var info znode.SessionInfo
 	ok := false
-	m.replica.View(func(store *znode.Store) { info, ok = store.Session(id) })
+	m.replica.View(func(store *znode.Store) { info, ok = store.Sessions().Get(id) })
 	if !ok {
 		return 0, errors.New("session: there is no such session")
 	}

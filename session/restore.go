@@ -286,7 +286,7 @@ func (r *restores) stateReplaced(store *znode.Store) {
 	if id == 0 {
 		return
 	}
-	if info, ok := store.Session(id); ok {
+	if info, ok := store.Sessions().Get(id); ok {
 		r.change(id, func() { r.generation, r.applied = info.Generation, max(r.applied, info.LastSeq) })
 	} else if opened {
 		r.fail(id, errors.New("session: restore: its session has ended"))

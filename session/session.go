@@ -259,7 +259,7 @@ func (w *waiter) View(f func(*znode.Store)) { w.m.replica.View(f) }
 // EphemeralCount implements admission.Payer.
 func (w *waiter) EphemeralCount() (n int) {
 	w.View(func(store *znode.Store) {
-		n = store.EphemeralCount(w.id)
+		n = store.Sessions().EphemeralCount(w.id)
 		w.mu.Lock()
 		n += w.held.Ephemerals
 		w.mu.Unlock()

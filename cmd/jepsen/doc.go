@@ -1,4 +1,4 @@
-// Command jepsen puts clusters through faults and checks what their clients saw.
+// Command jepsen puts clusters through faults and checks the histories of their clients.
 //
 //	go run ./cmd/jepsen help
 package main

@@ -18,16 +18,16 @@ import (
 // A commandLine is the command line of one subcommand. Its help is made of the flags.
 type commandLine struct {
 	*flag.FlagSet
-	about string // what the command does, above the flags in its help
-	exits string // what its exit statuses mean, below them
+	about string // purpose of the command, above the flags in its help
+	exits string // its exit statuses, below them
 }
 
 func newCommandLine(name, about, exits string) *commandLine {
 	return &commandLine{flag.NewFlagSet(name, flag.ContinueOnError), about, exits}
 }
 
-// parse reads the arguments, and calls check for what the flags together must be. If ok is false,
-// the command ends with that status: help was printed, or what is wrong.
+// parse reads the arguments, and calls check to validate the flags together. If ok is false, the
+// command ends with that status: it has printed help or an error.
 func (c *commandLine) parse(args []string, stdout, stderr io.Writer, check func() error) (status int, ok bool) {
 	c.SetOutput(io.Discard)
 	err := c.Parse(args)
@@ -71,7 +71,7 @@ func (c *commandLine) failed(ctx context.Context, err error, stderr io.Writer) i
 	return exitUsage
 }
 
-// seedOr is a seed that was given, or one by chance with what has to be added to again.
+// seedOr is the given seed, or a random one with the flag that repeats the run.
 func seedOr(given uint64) (seed uint64, flag string) {
 	if given != 0 {
 		return given, ""

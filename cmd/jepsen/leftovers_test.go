@@ -81,7 +81,7 @@ func TestNothingIsLeftOfSplitBrain(t *testing.T) {
 }
 
 // interrupt runs a program, sends it a signal when it has printed a line for which when returns
-// true, and waits for its end. It returns what the program wrote to stderr.
+// true, and waits for its end. It returns the program's stderr.
 func interrupt(t *testing.T, cmd *exec.Cmd, signal syscall.Signal, when func(line string) bool) (stderr string) {
 	t.Helper()
 	out, err := cmd.StdoutPipe()
@@ -147,7 +147,7 @@ func envOf(cmd *exec.Cmd, name string) (value string) {
 	return value
 }
 
-// withMark are all processes whose environment has mark.
+// withMark lists the processes that have mark in their environment.
 func withMark(t *testing.T, mark string) []string {
 	t.Helper()
 	all, err := filepath.Glob("/proc/[0-9]*/environ")
@@ -167,7 +167,7 @@ func withMark(t *testing.T, mark string) []string {
 	return found
 }
 
-// loopsBelow are the loop devices whose files are in a directory.
+// loopsBelow lists the loop devices with files in a directory.
 func loopsBelow(t *testing.T, dir string) []string {
 	t.Helper()
 	all, err := filepath.Glob("/sys/block/loop*/loop/backing_file")

@@ -13,7 +13,7 @@ import (
 // Exit statuses.
 const (
 	exitOK      = 0
-	exitInvalid = 1 // a promise was broken, or what was asked for could not be done
+	exitInvalid = 1 // a promise was broken, or the run failed
 	exitUsage   = 2 // a wrong command line; for run also: it could not be done
 	exitUnknown = 3 // run: nothing is known to be broken, but too little happened to tell
 )
@@ -28,7 +28,7 @@ type command struct {
 var commands = []command{
 	{"run", "a cluster of real processes is broken and checked", runRun},
 	{"split-brain", "every way to cut a cluster in two, and who goes on", runSplitBrain},
-	{"attack", "what somebody without any right can send, and what it does to others", runAttack},
+	{"attack", "requests of a client without any right, and their effect on others", runAttack},
 	{"lock-lab", "ways to lock, of other systems too, under the same faults", runLockLab},
 	{"sim", "many simulated clusters in virtual time", runSim},
 	{"client", "", runClient}, // a process of run
@@ -62,7 +62,7 @@ func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) int 
 }
 
 func usage(w io.Writer) {
-	fmt.Fprintln(w, "jepsen puts clusters through faults and checks what their clients saw.")
+	fmt.Fprintln(w, "jepsen puts clusters through faults and checks the histories of their clients.")
 	fmt.Fprintln(w)
 	for _, c := range commands {
 		if c.does != "" {

@@ -29,8 +29,8 @@ func TestMain(m *testing.M) {
 	os.Exit(jepsen.Main(m, &tools, jepsen.Race))
 }
 
-// program is a jepsen that has not been started. What it starts has the environment variable mark,
-// which is unlike any other.
+// program is a jepsen that has not been started. Its child processes have the environment variable
+// mark, which is unlike any other.
 func program(t *testing.T, args ...string) (cmd *exec.Cmd, mark string) {
 	t.Helper()
 	if testing.Short() {
@@ -99,7 +99,7 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// lines sends on what r has, line by line, and closes the channel at its end.
+// lines sends the lines of r, and closes the channel at its end.
 func lines(r *bufio.Scanner) <-chan string {
 	ch := make(chan string, 1000)
 	go func() {
@@ -112,7 +112,7 @@ func lines(r *bufio.Scanner) <-chan string {
 }
 
 // Cases with observers are played when they are asked for, or by default if one of the sizes is 5
-// or more and not only what says most is played.
+// or more and -brief is not given.
 func TestChooseCases(t *testing.T) {
 	yes, no := true, false
 	for _, test := range []struct {

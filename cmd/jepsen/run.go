@@ -47,24 +47,24 @@ func runRun(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	t := run.Default
 	t.Progress = stdout
 	c := newCommandLine("run", runAbout, nemesisHelp()+runExits)
-	workloads := c.String("workload", "lock", "what clients do, `name,name`: "+strings.Join(workload.Names(), ", ")+
+	workloads := c.String("workload", "lock", "the clients' operations, `name,name`: "+strings.Join(workload.Names(), ", ")+
 		"; all is all of these.\n"+
 		"And "+workload.Libraries+": kazoo, Curator and go-zookeeper, which have to be installed, take locks;\n"+
 		workload.Hold+": holders keep their locks for long, for the nemesis lone-leader")
-	nemeses := c.String("nemesis", "partition,kill,pause", "what breaks, `name,name`, or all; \"\" for nothing")
-	c.IntVar(&t.Members, "members", t.Members, fmt.Sprintf("how many members, 1 to %d", jepsen.MaxHosts))
+	nemeses := c.String("nemesis", "partition,kill,pause", "the faults, `name,name`, or all; \"\" for nothing")
+	c.IntVar(&t.Members, "members", t.Members, fmt.Sprintf("number of members, 1 to %d", jepsen.MaxHosts))
 	c.DurationVar(&t.Time, "time", t.Time, "for how long things break")
-	c.Uint64Var(&t.Seed, "seed", 0, "when what breaks, and what clients do; by default one that is printed")
-	c.IntVar(&t.Clients, "clients", t.Clients, "how many clients each workload has, each of them a process")
+	c.Uint64Var(&t.Seed, "seed", 0, "decides the faults, their times and the clients' operations; by default one that is printed")
+	c.IntVar(&t.Clients, "clients", t.Clients, "clients of each workload, each of them a process")
 	c.Float64Var(&t.Able, "able", t.Able,
 		"the least share of the time, 0 to 1, in which a majority of the members can act;\n"+
-			"what would take more is left out")
+			"faults that would take more are left out")
 	c.DurationVar(&t.Think, "think", t.Think, "how long a client waits between operations, on average")
 	c.DurationVar(&t.TickTime, "tick", t.TickTime, "the members' tickTime")
-	c.DurationVar(&t.SessionTimeout, "session-timeout", t.SessionTimeout, "what clients ask for")
+	c.DurationVar(&t.SessionTimeout, "session-timeout", t.SessionTimeout, "the session timeout that clients request")
 	c.StringVar(&t.Network, "network", t.Network,
 		"namespace (needs root), proxy, or auto: namespaces where they can be had and\n"+
-			"can do what the nemeses need, else TCP proxies")
+			"can make the faults of the nemeses, else TCP proxies")
 	c.StringVar(&t.Mutation, "mutation", "", "plant the `bug` in the recipes of the clients; needs Go and the sources")
 	l.define(c, "the `name` of the server: lockkeeper, or zookeeper to compare (Debian's package)")
 	status, ok := c.parse(args, stdout, stderr, func() error {

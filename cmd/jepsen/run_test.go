@@ -64,7 +64,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// A cluster whose members know nothing of each other is found out: the test of the test.
+// The checkers find members that do not know each other: the test of the test.
 func TestRunFindsBrokenCluster(t *testing.T) {
 	t.Parallel()
 	binary := filepath.Join(t.TempDir(), "broken")
@@ -125,9 +125,9 @@ func readHistory(t *testing.T, dir string) []jepsen.Op {
 }
 
 // Unmodified kazoo, Curator and go-zookeeper take locks by each of their recipes, on one member and
-// on three whose leader is killed again and again: never two holders, every kind of holder is seen,
-// nobody who waits waits long, no client of a member that lives is disconnected, and nothing is
-// left behind.
+// on three members under repeated kills of the leader: never two holders, every kind of holder is
+// seen, nobody who waits waits long, no client of a member that lives is disconnected, and nothing
+// is left behind.
 //
 // Defends: C5.
 func TestRunLibraries(t *testing.T) {

@@ -41,11 +41,11 @@ type simFlags struct {
 
 // define adds the flags to a command line.
 func (f *simFlags) define(c *commandLine) {
-	c.Uint64Var(&f.seeds, "seeds", 10, "how many simulations")
+	c.Uint64Var(&f.seeds, "seeds", 10, "number of simulations")
 	c.Uint64Var(&f.first, "seed", 0, "the first seed; the others follow (default: by chance)")
 	c.DurationVar(&f.virtual, "virtual", time.Hour, "virtual time of each")
-	c.IntVar(&f.jobs, "jobs", 1, "how many at a time")
-	c.StringVar(&f.workload, "workload", "", "what clients do, instead of what the seed says, a `list` of: "+
+	c.IntVar(&f.jobs, "jobs", 1, "simulations at a time")
+	c.StringVar(&f.workload, "workload", "", "the clients' operations, instead of the seed's choice, a `list` of: "+
 		strings.Join(sim.Workloads(), ", "))
 	c.BoolVar(&f.keepGoing, "keep-going", false, "do not stop at the first seed that fails")
 	c.BoolVar(&f.repeat, "repeat", false, "the same seed again and again; fails if the runs differ")
@@ -58,7 +58,7 @@ func (f *simFlags) define(c *commandLine) {
 	c.BoolVar(&f.plain, "plain", false, "with the Go runtime as it is")
 }
 
-// check says what is wrong with the flags, and chooses the first seed.
+// check validates the flags, and chooses the first seed.
 func (f *simFlags) check() error {
 	switch {
 	case f.seeds == 0 || f.jobs < 1 || f.virtual <= 0:
@@ -150,7 +150,7 @@ type simRun struct {
 	quiet   bool
 
 	mu             sync.Mutex
-	next           uint64 // how many have been begun
+	next           uint64 // simulations that have begun
 	passed, failed int
 	virtual        time.Duration
 	faults         int
@@ -224,7 +224,7 @@ func (s *simRun) ended(r *sim.Result, err error) {
 	}
 }
 
-// tell prints the line of a simulation, and what was wrong with it.
+// tell prints the line of a simulation, and its faults.
 func (s *simRun) tell(r *sim.Result) {
 	verdict := "ok  "
 	if !r.OK() {
@@ -257,7 +257,7 @@ func (s *simRun) again() (text string) {
 	return text
 }
 
-// crashLines is how much is shown of what a process printed that crashed: the beginning says why.
+// crashLines limits the lines of a crashed process's output; the first lines have the reason.
 const crashLines = 60
 
 func indent(text string) string {

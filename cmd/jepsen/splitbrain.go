@@ -42,7 +42,7 @@ func runSplitBrain(ctx context.Context, args []string, stdout, stderr io.Writer)
 			return err
 		})
 	c.DurationVar(&cfg.Tick, "tick", splitbrain.DefaultTick, "the members' tickTime")
-	c.DurationVar(&cfg.Session, "session-timeout", 0, "what clients ask for (default four ticks)")
+	c.DurationVar(&cfg.Session, "session-timeout", 0, "the session timeout that clients request (default four ticks)")
 	c.DurationVar(&cfg.Patience, "patience", splitbrain.DefaultPatience,
 		"how long to wait for anything that should happen")
 	out := c.String("out", "", "also put the table into its place in this `file`, as docs/split-brain.md")

@@ -18,7 +18,7 @@ import (
 	"lockkeeper/bench"
 )
 
-// benchCommand is bench, with the flags whose values are not those of the Config.
+// benchCommand is bench, with the flags that are no fields of the Config.
 type benchCommand struct {
 	bench.Config
 	servers, pids, start string
@@ -34,8 +34,8 @@ func (c *benchCommand) flags(fs *flag.FlagSet) {
 	fs.IntVar(&c.InFlight, "in-flight", 0, "`n` requests that each has outstanding; write, read, mixed (default 1)")
 	durationVar(fs, &c.Duration, "duration", 0, "`d` how long to measure, after a second of warming up (default 10s)")
 	fs.IntVar(&c.Size, "size", 0, "`n` bytes of data (default 100)")
-	fs.IntVar(&c.Nodes, "nodes", 0, "`n` how many nodes; znodes (default 200000)")
-	fs.IntVar(&c.Rounds, "rounds", 0, "`n` how many rounds; herd, boot")
+	fs.IntVar(&c.Nodes, "nodes", 0, "`n` number of nodes; znodes (default 200000)")
+	fs.IntVar(&c.Rounds, "rounds", 0, "`n` number of rounds; herd, boot")
 	durationVar(fs, &c.Session, "session", 0, "`d` session timeout (default 30s)")
 	fs.StringVar(&c.pids, "pids", "",
 		"`n,...` the servers' processes, in the order of -servers; by default they are looked for by their ports (Linux)")

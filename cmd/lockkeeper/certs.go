@@ -37,7 +37,7 @@ const day = 24 * time.Hour
 
 func (c *certsCommand) flags(fs *flag.FlagSet) {
 	fs.StringVar(&c.hosts, "host", "", "`host,...` init, member: names and addresses at which clients and "+
-		"members reach the member, beside those of its server line")
+		"members reach the member, beside the ones in its server line")
 	fs.IntVar(&c.days, "days", int(certs.DefaultValidity/day), "`n` how long new certificates are valid, in "+
 		"days (default 365)")
 	fs.IntVar(&c.lifetime, "authority-days", int(certs.DefaultAuthorityValidity/day), "`n` init, rotate: how "+
@@ -48,7 +48,7 @@ func (c *certsCommand) flags(fs *flag.FlagSet) {
 		"that are printed (default: where it is made)")
 	fs.BoolVar(&c.zookeeper, "zookeeper", false, "print the lines that ZooKeeper 3.8 and later reads, for "+
 		"members that are ZooKeeper")
-	fs.IntVar(&c.expiryDays, "expiring", 0, "`n` list: end with status 1 if something expires within so many days")
+	fs.IntVar(&c.expiryDays, "expiring", 0, "`n` list: end with status 1 if something expires within n days")
 }
 
 func (c *certsCommand) run(e env, args []string) error {
@@ -145,9 +145,9 @@ func (c *certsCommand) issueMembers(requests []certs.Request, cfg server.Config)
 	return nil
 }
 
-// requests are the members for which certificates are to be made: those of the server lines of a
-// zoo.cfg; without such lines one. If more is set, members that have a certificate are left out,
-// and the argument may be the name of a member instead.
+// requests are the members that get certificates: one for each server line of a zoo.cfg; without
+// such lines one. If more is set, members that have a certificate are left out, and the argument
+// may be the name of a member instead.
 func (c *certsCommand) requests(args []string, more bool) (requests []certs.Request, cfg server.Config, err error) {
 	extra := strings.FieldsFunc(c.hosts, func(r rune) bool { return r == ',' || r == ' ' })
 	if len(args) == 0 && more {
@@ -207,7 +207,8 @@ func (c *certsCommand) sayMade(made []certs.Holder) {
 	}
 }
 
-// memberLines prints what members add to their zoo.cfg: once, if it is the same for all.
+// memberLines prints the lines that members add to their zoo.cfg: once, if they are the same for
+// all.
 func (c *certsCommand) memberLines(made []certs.Holder, cfg server.Config) {
 	if c.at != "" {
 		names := make([]string, 0, len(made))

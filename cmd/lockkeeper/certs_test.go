@@ -57,7 +57,7 @@ func TestCertsAreUsedAsTheyAre(t *testing.T) {
 }
 
 // TestCertsOfAnEnsemble: each server line has a certificate for its hosts, and 'certs member' adds
-// those of new lines. What is printed makes a zoo.cfg without faults for each member.
+// certificates for new lines. The printed lines make a zoo.cfg without faults for each member.
 func TestCertsOfAnEnsemble(t *testing.T) {
 	dir := t.TempDir()
 	certs, file := filepath.Join(dir, "certs"), filepath.Join(dir, "zoo.cfg")

@@ -8,11 +8,9 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"os"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,10 +30,10 @@ const (
 
 const defaultServers = "127.0.0.1:2181"
 
-// usualServers is what -servers is if it is not given.
+// usualServers is the default of -servers.
 func usualServers() string { return cmp.Or(os.Getenv(serversVariable), defaultServers) }
 
-// clientFlags are the flags of every command that is a client, and what its messages need.
+// clientFlags are the flags of every client command, and the fields that its messages need.
 type clientFlags struct {
 	servers  string
 	session  time.Duration
@@ -56,13 +54,13 @@ func (f *clientFlags) flags(fs *flag.FlagSet) {
 	fs.StringVar(&f.servers, "servers", usualServers(),
 		"`host:port,...` members of the cluster; any that answers will do (default $LOCKKEEPER_SERVERS, or 127.0.0.1:2181)")
 	durationVar(fs, &f.session, "session", recipes.DefaultSessionTimeout,
-		"`d` session timeout: how long the cluster keeps what this command holds after it has last heard from it "+
+		"`d` session timeout: the cluster keeps this command's locks and nodes for so long after its last sign of life "+
 			"(default 10s)")
 	fs.StringVar(&f.auth, "auth", "", "`user:password` identity for ACLs of the scheme digest; of others: scheme:secret (sasl:user:password logs in with SASL)")
 	fs.StringVar(&f.authFile, "auth-file", "",
 		"`file` the same, in the first line of a file: a command line can be seen by others (default: $LOCKKEEPER_AUTH)")
 	f.tls.flags(fs)
-	fs.BoolVar(&f.json, "json", false, "what the command says is JSON, one object a line")
+	fs.BoolVar(&f.json, "json", false, "print JSON, one object a line")
 }
 
 // client returns the flags themselves, for commands that embed them.
@@ -110,7 +108,7 @@ func (f *clientFlags) check() error {
 
 // aclFlag declares -acl, for commands that make nodes.
 func (f *clientFlags) aclFlag(fs *flag.FlagSet) {
-	fs.StringVar(&f.acl, "acl", "", "`scheme:id:perms,...` who may do what with the nodes that are made: c create children, "+
+	fs.StringVar(&f.acl, "acl", "", "`scheme:id:perms,...` the permissions of the new nodes: c create children, "+
 		"d delete children, r read, w write, a change the ACL; auth::cdrwa is who -auth says "+
 		"(default with -auth, -auth-file or $LOCKKEEPER_AUTH: auth::cdrwa,world:anyone:r; without: world:anyone:cdrwa)")
 }
@@ -314,7 +312,7 @@ func (f *clientFlags) reach(ctx context.Context, c *client, patience bool) error
 // unreachable formats that no member is reachable, and why as far as that is known.
 func (c *client) unreachable() string {
 	over, cancel := context.WithCancel(context.Background())
-	cancel() // what is known now
+	cancel() // Reach returns at once
 	err := c.Reach(over)
 	switch {
 	case errors.Is(err, recipes.ErrLoginRequired):
@@ -326,7 +324,7 @@ func (c *client) unreachable() string {
 		"('lockkeeper status' tells more)"
 }
 
-// unreachableText formats that no server is reachable, why, and what may help.
+// unreachableText formats that no server is reachable, the cause, and a hint.
 func unreachableText(servers []string, err error) string {
 	text := "cannot reach the cluster at " + strings.Join(servers, ", ")
 	if err != nil {
@@ -351,11 +349,11 @@ func hintOf(err error) string {
 }
 
 // loginRequired waits for a moment until the session has ended, and returns the error if it has
-// because the server requires a login. It is for requests whose answer is lost.
+// because the server requires a login. It is for requests that lost their answer.
 func (c *client) loginRequired() error {
 	const patience, pause = 200 * time.Millisecond, 10 * time.Millisecond
 	over, cancel := context.WithCancel(context.Background())
-	cancel() // what is known now
+	cancel() // Reach returns at once
 	for began := time.Now(); time.Since(began) < patience; time.Sleep(pause) {
 		if err := c.Reach(over); errors.Is(err, recipes.ErrClosed) {
 			if errors.Is(err, recipes.ErrLoginRequired) {
@@ -370,104 +368,6 @@ func (c *client) loginRequired() error {
 // loginRequired formats that a server serves nobody who has not logged in.
 func loginRequired() error {
 	return fmt.Errorf("the server requires a login, with SASL or a certificate (-auth-file, -auth or $%s: sasl:USER:PASSWORD)", authVariable)
-}
-
-// consLine is a line of the four-letter word cons: a connection that has a session.
-var consLine = regexp.MustCompile(`(?m)^ /(\S+)\[[0-9a-f]+\]\(.*,sid=0x([0-9a-f]+),`)
-
-// sessionAddresses reads the addresses of the clients from the servers. It leaves out a server that
-// does not answer, or whose whitelist does not have cons.
-func (f *clientFlags) sessionAddresses(ctx context.Context, servers []string) map[int64]string {
-	found := map[int64]string{}
-	for _, server := range servers {
-		for _, m := range consLine.FindAllStringSubmatch(f.fourLetters(ctx, server, "cons"), -1) {
-			if id, err := strconv.ParseUint(m[2], 16, 64); err == nil {
-				found[int64(id)] = m[1]
-			}
-		}
-	}
-	return found
-}
-
-// wordPatience is how long a server has for the answer to a four-letter word.
-const wordPatience = 2 * time.Second
-
-// fourLetters sends a four-letter word to a server. It returns nothing if the answer does not
-// arrive within wordPatience.
-func (f *clientFlags) fourLetters(ctx context.Context, server, word string) string {
-	text, _ := f.word(ctx, server, word, wordPatience)
-	return text
-}
-
-// word sends a four-letter word to a server and returns the answer, which is not empty.
-func (f *clientFlags) word(ctx context.Context, server, word string, patience time.Duration) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	conn, err := f.tls.dial(ctx, server)
-	if err != nil {
-		return "", f.unreached(err, server, patience)
-	}
-	defer conn.Close()
-	deadline, _ := ctx.Deadline()
-	_ = conn.SetDeadline(deadline)
-	text := []byte{}
-	if _, err = io.WriteString(conn, word); err == nil {
-		text, err = io.ReadAll(io.LimitReader(conn, 16<<20))
-	}
-	switch {
-	case len(text) > 0:
-		return string(text), nil
-	case err != nil:
-		return "", f.unreached(err, server, patience)
-	}
-	return "", f.unreached(errNoAnswer, server, patience)
-}
-
-// errNoAnswer says that a server closes the connection instead of an answer.
-var errNoAnswer = errors.New("it closes the connection without an answer: is it a client port?")
-
-// unreached says in a few words why a server was not reached.
-func (f *clientFlags) unreached(err error, server string, patience time.Duration) error {
-	config, _ := f.tls.config()
-	if _, ok := errors.AsType[*net.DNSError](err); !ok {
-		if cause := recipes.Mismatch(context.Background(), server, config, min(patience, time.Second)); cause != nil {
-			return shortCause(cause)
-		}
-	}
-	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "remote error" {
-		if config != nil && config.GetClientCertificate == nil {
-			return shortCause(fmt.Errorf("%w: %w", recipes.ErrCertificateNeeded, op.Err))
-		}
-		return fmt.Errorf("refuses the certificate of this program: %w", op.Err)
-	}
-	if err == errNoAnswer {
-		return err
-	}
-	var timeout net.Error
-	var op *net.OpError
-	var dns *net.DNSError
-	switch {
-	case errors.As(err, &timeout) && timeout.Timeout(), errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("no answer within %v", patience)
-	case errors.As(err, &dns):
-		return fmt.Errorf("there is no host %s: %w", dns.Name, err)
-	case errors.As(err, &op) && op.Op == "dial":
-		var call *os.SyscallError
-		if errors.As(err, &call) {
-			return fmt.Errorf("cannot be reached: %w", call.Err)
-		}
-	}
-	return fmt.Errorf("cannot be reached: %w", err)
-}
-
-// shortCause is a cause without the address and the package.
-func shortCause(err error) error {
-	for _, known := range []error{recipes.ErrTLSNeeded, recipes.ErrNoTLS, recipes.ErrCertificateNeeded, recipes.ErrHTTP} {
-		if errors.Is(err, known) {
-			return errors.New(strings.TrimPrefix(known.Error(), "recipes: ") + hintOf(known))
-		}
-	}
-	return err
 }
 
 // tlsFlags are the flags of every command that can connect with TLS.

@@ -195,9 +195,9 @@ func (c *clusterCommand) list() error {
 		fmt.Fprintln(c.e.stdout, "this server stands alone: it is no member of a cluster")
 		return nil
 	}
-	list, ok := ops.ParseMembersText(c.fourLetters(ctx, cl.Conn().(*zk.Conn).Server(), "mbrs"))
-	if !ok || !slices.EqualFunc(list, ms, func(r ops.ListedMember, m server.Member) bool { return r.ID == m.ID }) {
-		list = c.queryEach(ctx, ms) // it does not have mbrs, or does not have the change yet
+	list := c.query(ctx, cl.Conn().(*zk.Conn).Server(), wordPatience).list
+	if !slices.EqualFunc(list, ms, func(r ops.ListedMember, m server.Member) bool { return r.ID == m.ID }) {
+		list = c.queryEach(ctx, ms) // it is ZooKeeper, or does not have the change yet
 	}
 	if c.json {
 		for _, l := range list {
@@ -233,15 +233,14 @@ func (c *clusterCommand) stateOf(ctx context.Context, m ops.ListedMember) string
 	if m.Clients == "" {
 		return "unknown" // the client port is in its own file only
 	}
-	text := c.fourLetters(ctx, m.Clients, "srvr")
-	if _, mode, ok := strings.Cut(text, "\nMode: "); ok {
-		mode, _, _ = strings.Cut(mode, "\n")
-		return mode
+	s := c.query(ctx, m.Clients, wordPatience)
+	switch {
+	case s.Role != "":
+		return s.Role
+	case s.Error == errNotServing.Error():
+		return "not serving"
 	}
-	if text == "" {
-		return m.State
-	}
-	return "not serving"
+	return m.State
 }
 
 func (c *clusterCommand) change(joining, leaving []string) error {
@@ -291,7 +290,7 @@ func (c *clusterCommand) change(joining, leaving []string) error {
 	return nil
 }
 
-// tellWaiting says what add waits for.
+// tellWaiting prints the members that add waits for.
 func (c *clusterCommand) tellWaiting(joining []string) {
 	for _, line := range joining {
 		if ms, _, err := server.ParseConfigText(line); err == nil {
@@ -315,9 +314,9 @@ func (c *clusterCommand) membersAfter(ctx context.Context, conn *zk.Conn, joinin
 		if data, _, err := conn.Get("/zookeeper/config"); err == nil {
 			ms, _, _ = server.ParseConfigText(string(data))
 		}
-		now, ok := ops.ParseMembersText(c.fourLetters(ctx, conn.Server(), "mbrs"))
-		if !ok && len(ms) > 0 {
-			now = c.queryEach(ctx, ms) // it does not have mbrs
+		now := c.query(ctx, conn.Server(), wordPatience).list
+		if now == nil && len(ms) > 0 {
+			now = c.queryEach(ctx, ms) // it is ZooKeeper
 		}
 		same := slices.EqualFunc(now, ms, func(r ops.ListedMember, m server.Member) bool { return r.ID == m.ID && r.Peers == m.PeerAddr() })
 		if same && len(ms) > 0 {
@@ -334,7 +333,7 @@ func (c *clusterCommand) membersAfter(ctx context.Context, conn *zk.Conn, joinin
 	}
 }
 
-// silentOf are the members that are joining and do not answer those of the list, or are not in it.
+// silentOf returns the joining members that do not answer the others, or are not in the list.
 func silentOf(list []ops.ListedMember, joining []string) (silent []server.Member) {
 	for _, line := range joining {
 		ms, _, err := server.ParseConfigText(line)
@@ -349,7 +348,7 @@ func silentOf(list []ops.ListedMember, joining []string) (silent []server.Member
 	return silent
 }
 
-// tolerance says how many voters there are and answer, and how many more may fail.
+// tolerance counts the voters and the live voters, and describes the number that may fail.
 func tolerance(list []ops.ListedMember) (voters, live int, text string) {
 	var silent []string
 	for _, l := range list {
@@ -381,8 +380,8 @@ func tolerance(list []ops.ListedMember) (voters, live int, text string) {
 	return voters, live, text
 }
 
-// takeBack undoes an addition whose new members have never answered: as voters they would only take
-// away from what may fail. The error says what came of it.
+// takeBack undoes an addition if the new members have never answered: as voters they would only
+// reduce the number of tolerated failures. The error describes the result.
 func (c *clusterCommand) takeBack(ctx context.Context, conn *zk.Conn, before []server.Member, joining []string, silent []server.Member) error {
 	var rejoin, leave, names []string
 	for _, m := range silent {
@@ -481,7 +480,7 @@ func missingVoters(before []server.Member, joining, leaving []string) string {
 		live, voters, strings.Join(missing, ", "))
 }
 
-// defaultHTTPPort is that of ZooKeeper's admin server.
+// defaultHTTPPort is the default port of ZooKeeper's admin server.
 const defaultHTTPPort = "8080"
 
 func (c *clusterCommand) transfer() error {

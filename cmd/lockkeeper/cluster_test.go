@@ -127,7 +127,7 @@ func TestClusterCommands(t *testing.T) {
 	}
 }
 
-// What a change leaves is said in members that may fail.
+// After a change the command prints the number of members that may fail.
 func TestTolerance(t *testing.T) {
 	list := func(states ...string) (all []ops.ListedMember) {
 		for i, state := range states {

@@ -91,7 +91,7 @@ func TestManualPages(t *testing.T) {
 		}
 	}
 	lock, _ := os.ReadFile(filepath.Join(dir, "lockkeeper-lock.1"))
-	if !strings.Contains(string(lock), "\\-on\\-lost what") || !strings.Contains(string(lock), ".SH EXIT STATUS\nthat of CMD") {
+	if !strings.Contains(string(lock), "\\-on\\-lost action") || !strings.Contains(string(lock), ".SH EXIT STATUS\nCMD") {
 		t.Errorf("the page of lock:\n%s", lock)
 	}
 }

@@ -17,7 +17,7 @@ import (
 type configCommand struct{ json, allowUnknown, elsewhere bool }
 
 func (c *configCommand) flags(fs *flag.FlagSet) {
-	fs.BoolVar(&c.json, "json", false, "what the command says is JSON, one object a line")
+	fs.BoolVar(&c.json, "json", false, "print JSON, one object a line")
 	fs.BoolVar(&c.allowUnknown, "allow-unknown-keys", false, "as 'serve -allow-unknown-keys'")
 	fs.BoolVar(&c.elsewhere, "elsewhere", false,
 		"the file is for another machine: do not look for myid, certificates and data on this one")

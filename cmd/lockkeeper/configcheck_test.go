@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestConfigCheck: what is wrong is said in the words of a start, in the order of the file.
+// TestConfigCheck: the faults have the text of a start, and the order of the file.
 func TestConfigCheck(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "zoo.cfg")
@@ -44,7 +44,7 @@ func TestConfigCheck(t *testing.T) {
 		t.Errorf("%+v, %v, %s", first, err, text)
 	}
 
-	// What a start would find in other files.
+	// Faults that a start finds in other files.
 	write("clientPort=2181\ndataDir=DIR/data\nsecureClientPort=2182\ntls.cert=DIR/none.pem\ntls.ca=DIR/none.pem\npreAllocSize=1\n" +
 		"server.1=10.0.0.1:2888:3888\nserver.2=10.0.0.2:2888:3888\n")
 	status, text, _ = invoke("config", "check", file)

@@ -20,7 +20,7 @@ import (
 // httpVariable is the environment variable of -http.
 const httpVariable = "LOCKKEEPER_HTTP"
 
-// consoleFlags are the flags of what reads the API of a member's console (docs/api.md).
+// consoleFlags are the flags of commands that read the API of a member's console (docs/api.md).
 type consoleFlags struct{ http string }
 
 func (f *consoleFlags) flags(fs *flag.FlagSet) {
@@ -81,7 +81,7 @@ func (c *clientFlags) readConsole(f *consoleFlags, view string, q url.Values, an
 	return text, nil
 }
 
-// lockHistory is what is shown of an answer of history.
+// lockHistory has the fields of an answer of history that the command shows.
 type lockHistory struct {
 	Path      string     `json:"path"`
 	Enabled   bool       `json:"enabled"`
@@ -210,12 +210,13 @@ type sessionsCommand struct {
 func (c *sessionsCommand) flags(fs *flag.FlagSet) {
 	c.clientFlags.flags(fs)
 	c.console.flags(fs)
-	fs.StringVar(&c.search, "search", "", "`text` only sessions whose id contains it, or whose address begins with it")
+	fs.StringVar(&c.search, "search", "", "`text` only sessions with an id that contains it, or an address that begins with it")
 	fs.StringVar(&c.sort, "sort", "ephemerals", "`by` session, ephemerals, watches, received or left (default ephemerals)")
-	fs.IntVar(&c.limit, "limit", 50, "`n` how many at the most, up to 200 (default 50)")
+	fs.IntVar(&c.limit, "limit", 50, "`n` show at most n, up to 200 (default 50)")
 }
 
-// listedSession is what is shown of a session. Pointers are nil if it is connected elsewhere.
+// listedSession has the fields of a session that the command shows. Pointers are nil if it is
+// connected elsewhere.
 type listedSession struct {
 	Session     string `json:"session"`
 	Address     string `json:"address"`

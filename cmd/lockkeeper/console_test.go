@@ -10,7 +10,7 @@ import (
 	"lockkeeper/server"
 )
 
-// TestHistoryAndSessions: what the two commands show of a lock that was held and released.
+// TestHistoryAndSessions: the output of the two commands for a lock that was held and released.
 func TestHistoryAndSessions(t *testing.T) {
 	m, err := server.Start(server.Config{ClientAddr: "127.0.0.1:0", HTTPAddr: "127.0.0.1:0", DataDir: t.TempDir(),
 		TickTime: 500 * time.Millisecond})

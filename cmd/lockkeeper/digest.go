@@ -46,7 +46,7 @@ func (c *digestCommand) run(e env, args []string) error {
 	return nil
 }
 
-// entry is what the command prints.
+// entry is the line that the command prints.
 func (c *digestCommand) entry(user, password string) (string, error) {
 	if c.sasl {
 		return zoocfg.SASLEntry(user, password)
@@ -54,7 +54,7 @@ func (c *digestCommand) entry(user, password string) (string, error) {
 	return zoocfg.Digest(c.algorithm, user, password)
 }
 
-// maxPassword bounds what is read, in bytes.
+// maxPassword bounds the bytes that the command reads.
 const maxPassword = 64 << 10
 
 // readPassword gets a password from the terminal or from the first line of standard input.

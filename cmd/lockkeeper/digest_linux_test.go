@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal is a pseudo terminal: what a person sees and types on one end, the command's own on the
+// terminal is a pseudo terminal: the person's screen and keyboard on one end, the command's on the
 // other.
 func terminal(t *testing.T) (person, command *os.File) {
 	t.Helper()
@@ -36,7 +36,7 @@ func terminal(t *testing.T) (person, command *os.File) {
 	return person, command
 }
 
-// readUntil reads what the terminal shows until it ends in that.
+// readUntil reads the output of the terminal until it ends in that text.
 func readUntil(t *testing.T, person *os.File, end string) (shown string) {
 	t.Helper()
 	found := make(chan struct{})
@@ -59,8 +59,8 @@ func readUntil(t *testing.T, person *os.File, end string) (shown string) {
 	}
 }
 
-// TestDigestOnATerminal: it asks twice, shows nothing of what is typed, and leaves the terminal as
-// it was, also when it is interrupted.
+// TestDigestOnATerminal: it asks twice, does not echo the password, and leaves the terminal as it
+// was, also when it is interrupted.
 func TestDigestOnATerminal(t *testing.T) {
 	for name, c := range map[string]struct {
 		again  string // "" = a signal instead
@@ -108,7 +108,7 @@ func TestDigestOnATerminal(t *testing.T) {
 	}
 }
 
-// awaitSilence waits until the terminal shows nothing of what is typed.
+// awaitSilence waits until the terminal has no echo.
 func awaitSilence(t *testing.T, tty *os.File) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {

@@ -67,7 +67,7 @@ func TestDigest(t *testing.T) {
 	}
 }
 
-// TestDigestMakesSuperUser: what it prints works as superDigest.
+// TestDigestMakesSuperUser: the printed line works as superDigest.
 func TestDigestMakesSuperUser(t *testing.T) {
 	id, _, _ := digestOf(t, "s:e c\u00e9t\n", "-algorithm", "SHA-256", "root")
 	cfg := server.Config{ClientAddr: "127.0.0.1:0", DataDir: t.TempDir(), Logger: slog.New(slog.DiscardHandler), DigestAlgorithm: "SHA-256", SuperDigest: strings.TrimSpace(id)}

@@ -1,7 +1,7 @@
 // Command lockkeeper runs a coordination server that speaks the ZooKeeper client protocol, and has
 // commands that are clients of it. Each command is a struct with its flags as fields (see runner in
 // main.go), and has a help page in help/. cobra finds the command and completes command lines for
-// shells; the flags are those of Go's package flag, with one dash or two. The command line never
+// shells; Go's package flag parses the flags, with one dash or two. The command line never
 // interprets the protocol or the state: it calls package server, and package recipes for the
 // clients. Begin with main.go.
 //

@@ -89,7 +89,7 @@ func described(list [][2]string) string {
 	return b.String()
 }
 
-// maxTypos is how many edits away from a command a name may be to count as a misspelling of it.
+// maxTypos is the greatest edit distance at which a name counts as a misspelling of a command.
 const maxTypos = 2
 
 func unknownCommand(name string, e env) int {

@@ -38,7 +38,7 @@ func (c importCommand) run(e env, args []string) error {
 	return err
 }
 
-// memberConfig is the configuration in a file, or that of a server alone with a data directory.
+// memberConfig is the configuration in a file, or the one of a server alone with a data directory.
 func memberConfig(path string) (server.Config, error) {
 	if st, err := os.Stat(path); err != nil || !st.IsDir() {
 		return server.LoadConfig(path)

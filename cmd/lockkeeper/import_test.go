@@ -27,7 +27,7 @@ func copyRecorded(t *testing.T) string {
 	return dir
 }
 
-// says runs a command and wants a status and parts of what it prints.
+// says runs a command and checks its status and parts of its output.
 func says(t *testing.T, status int, parts []string, args ...string) string {
 	t.Helper()
 	got, stdout, stderr := invoke(args...)
@@ -90,7 +90,7 @@ func withoutConfig(tree string) string {
 }
 
 // Of several directories the most recent one is taken, whichever comes first; one of another
-// ensemble is refused, and so is what cannot be imported without a zoo.cfg.
+// ensemble is refused, and so is data that cannot be imported without a zoo.cfg.
 func TestImportOfSeveral(t *testing.T) {
 	zxid := func(dir string) string {
 		var in struct{ Zxid string }

@@ -19,7 +19,7 @@ import (
 	"lockkeeper/server/zoocfg"
 )
 
-// inspectCommand says what is in a data directory.
+// inspectCommand describes the contents of a data directory.
 type inspectCommand struct {
 	json, tree, sessions, log bool
 	node                      string

@@ -36,7 +36,7 @@ const (
 	onLostContinue = "continue"
 )
 
-// What happens to processes that the command has started and that have not ended with it.
+// Values of -background, for processes that CMD has started and that outlive it.
 const (
 	restWait  = "wait"
 	restKill  = "kill"
@@ -49,16 +49,16 @@ func (f *holdFlags) flags(fs *flag.FlagSet) {
 		"`d` how long CMD may take after SIGTERM (default: a quarter of the session "+
 			"timeout that the servers granted; nobody else has the lock, or leads, within a third of it)")
 	fs.StringVar(&f.rest, "background", restWait,
-		"`what` when CMD has ended and processes that it has started have not: wait for them, kill them, or "+
+		"`action` when CMD has ended and processes that it has started have not: wait for them, kill them, or "+
 			"leave them and give the path back (default wait)")
 	f.aclFlag(fs)
 	fs.StringVar(&f.note, "note", "", "`text` why; others see it with 'lockkeeper locks'")
 }
 
-// lostFlag declares -on-lost; what is lost is the lock or the leadership.
-func (f *holdFlags) lostFlag(fs *flag.FlagSet, what string) {
+// lostFlag declares -on-lost; held is "lock" or "leadership".
+func (f *holdFlags) lostFlag(fs *flag.FlagSet, held string) {
 	fs.StringVar(&f.onLost, "on-lost", onLostKill,
-		"`what` when the "+what+" is lost: kill CMD, warn, or continue in silence (default kill)")
+		"`action` when the "+held+" is lost: kill CMD, warn, or continue in silence (default kill)")
 }
 
 // finish checks the flags, and takes PATH and CMD from the arguments.
@@ -103,8 +103,8 @@ func checkPath(path string) error {
 	return nil
 }
 
-// Exit statuses of lock and elect where the command that they run has none of its own: those of
-// timeout(1) and of shells.
+// Exit statuses of lock and elect where the command that they run has none of its own, as in
+// timeout(1) and in shells.
 const (
 	exitLost     = 123 // the lock was lost, and with it the command
 	exitTimedOut = 124 // not acquired in time
@@ -127,7 +127,7 @@ func (f *lockCommand) flags(fs *flag.FlagSet) {
 		"`d` give up if the lock is not acquired in time; 0: do not wait for others, "+
 			"nor for a cluster of which no member listens (default: wait for ever, with a message if there is no cluster)")
 	fs.BoolVar(&f.shared, "shared", false, "hold the lock together with others that are -shared")
-	fs.IntVar(&f.leases, "n", 0, "`leases` up to so many may hold it at a time; all have to say the same")
+	fs.IntVar(&f.leases, "n", 0, "`leases` up to this number may hold it at a time; all have to give the same")
 	durationVar(fs, &f.delay, "delay", 0,
 		"`d` if this holder vanishes without giving the lock back, the next one that has a "+
 			"-delay waits for so long, at most 1m")
@@ -363,8 +363,7 @@ func (f *holdFlags) hold(conn *client, g *recipes.Grant, signals <-chan os.Signa
 	}
 }
 
-// restPatience is how long what the command has started may go on without it before there is a
-// message.
+// restPatience is the time after which a message reports processes that outlive the command.
 const restPatience = time.Second
 
 // runs says which processes of a command run yet.

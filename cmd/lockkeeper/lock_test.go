@@ -54,7 +54,7 @@ func await(t *testing.T, what string, cond func() bool) {
 	}
 }
 
-// wait is the exit status of a command that ends by itself, and the rest of what it printed.
+// wait is the exit status of a command that ends by itself, and the rest of its output.
 func (p *process) wait() (status int, rest []string) {
 	p.t.Helper()
 	for late, open := time.After(patience), true; open; {
@@ -178,8 +178,8 @@ func TestLockTimeout(t *testing.T) {
 	_, _, _ = one.signal(syscall.SIGTERM), two.signal(syscall.SIGTERM), p.signal(syscall.SIGTERM)
 }
 
-// expectTimeout runs the command lock on what others hold, with a timeout that is enough to connect
-// on this machine at this time: with less, the cluster was not reached.
+// expectTimeout runs the command lock on a lock that others hold, with a timeout that is enough to
+// connect on this machine at this time: with less, the cluster was not reached.
 func expectTimeout(t *testing.T, args ...string) {
 	t.Helper()
 	for timeout := 50 * time.Millisecond; ; timeout *= 2 {
@@ -312,7 +312,7 @@ func TestLockLost(t *testing.T) {
 	}
 }
 
-// TestLockKilled: what is run ends when its lock's keeper is killed.
+// TestLockKilled: the child command ends when 'lockkeeper lock' is killed.
 func TestLockKilled(t *testing.T) {
 	cluster(t, nil)
 	p := start(t, "", "lock", "/l", "sh", "-c", `echo $$; while :; do sleep 0.02; done`)
@@ -389,7 +389,7 @@ func TestElect(t *testing.T) {
 	}
 }
 
-// TestElectAgain: a leader whose session has expired stands again, and runs its command again.
+// TestElectAgain: after its session has expired, a leader stands again, and runs its command again.
 func TestElectAgain(t *testing.T) {
 	dir := t.TempDir()
 	var addr string
@@ -410,7 +410,7 @@ func TestElectAgain(t *testing.T) {
 	}
 }
 
-// TestLocks: what people see.
+// TestLocks: the text that 'lockkeeper locks' prints.
 func TestLocks(t *testing.T) {
 	cluster(t, nil)
 	if status, stdout, _ := invoke("locks"); status != exitOK || stdout != "nobody holds or waits for a lock\n" {
@@ -488,8 +488,8 @@ func TestLocksSinceWhen(t *testing.T) {
 	}
 }
 
-// TestFenceOfExportedPath: a script that passes what the command exports to /fence gets the right
-// answer, also of a semaphore and of readers.
+// TestFenceOfExportedPath: a script that passes the exported path and token to /fence gets the
+// right answer, also of a semaphore and of readers.
 func TestFenceOfExportedPath(t *testing.T) {
 	s := cluster(t, func(c *server.Config) { c.HTTPAddr = "127.0.0.1:0" })
 	const script = `echo "$LOCKKEEPER_LOCK $LOCKKEEPER_TOKEN"; exec sleep 60`
@@ -507,8 +507,8 @@ func TestFenceOfExportedPath(t *testing.T) {
 	}
 }
 
-// TestStrangers: kazoo's node, behind one that kazoo's library does not wait for, may be that of a
-// holder; and who runs 'lock' beside it hears of it.
+// TestStrangers: kazoo's node, behind one that kazoo's library does not wait for, may be a
+// holder's; and 'lock' beside it prints a warning.
 func TestStrangers(t *testing.T) {
 	cluster(t, nil)
 	holder := holding(t, "lock", "/mixed")
@@ -544,7 +544,7 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// TestMarks: what cannot come to a good end is marked.
+// TestMarks: waiters that can never hold the lock are marked.
 func TestMarks(t *testing.T) {
 	lock := func(path string, contenders ...contender) lockState {
 		return lockState{Path: path, Contenders: contenders}

@@ -125,7 +125,7 @@ func (l *lockLister) show(config recipes.Config, patience bool) error {
 		}
 		select {
 		case <-l.changes.changed:
-			time.Sleep(lookPause) // what happens meanwhile is in changes
+			time.Sleep(lookPause) // changes collects the events meanwhile
 		case <-tick:
 		case <-l.e.signals:
 			return nil
@@ -133,7 +133,7 @@ func (l *lockLister) show(config recipes.Config, patience bool) error {
 	}
 }
 
-// update shows what has changed since it was shown last, and contenders that came and went in
+// update prints the changes since the previous update, and contenders that came and went in
 // between.
 func (l *lockLister) update(list lockList) {
 	passed, missed := l.changes.shown(list)
@@ -176,7 +176,8 @@ type lockState struct {
 	Contenders []contender `json:"contenders"` // holders first, then in the order of the queue
 }
 
-// contender is a contender as the recipes report it, with what only servers or the whole list show.
+// contender is a contender as the recipes report it, with fields that come from servers or from the
+// whole list.
 type contender struct {
 	recipes.Contender
 	// SessionText is the session as ZooKeeper's tools write it; as a number it is too large for
@@ -418,10 +419,10 @@ type passedBy struct {
 	Kind recipes.Kind `json:"kind"`
 }
 
-// mostChanges is how many nodes treeChanges keeps. Of further ones it keeps only the number.
+// mostChanges bounds the nodes that treeChanges keeps. It only counts further ones.
 const mostChanges = 100_000
 
-// treeChanges gathers what a recipes.TreeWatch reports of contenders, for locks -watch.
+// treeChanges collects the contenders that a recipes.TreeWatch reports, for locks -watch.
 type treeChanges struct {
 	changed chan struct{} // has an element when there is something new
 
@@ -466,11 +467,11 @@ func (t *treeChanges) notify(e zk.Event) {
 	}
 }
 
-// shown records a read of all locks, and returns the contenders that have passed by since the
-// previous one, and how many more there were.
+// shown records a read of all locks, and returns the contenders that have come and gone since the
+// previous one, and the number beyond mostChanges.
 //
-// Order: the events come over the connection that was read from, and a member sends an event before
-// it sends what shows the change. So a node that the read does not find is gone, though its
+// Order: the events come over the connection of the reads, and a member sends an event before it
+// sends an answer that shows the change. So a node that the read does not find is gone, though its
 // deletion may have been lost with an earlier connection.
 func (t *treeChanges) shown(list lockList) (passed []passedBy, missed int) {
 	t.mu.Lock()
@@ -519,7 +520,7 @@ func splitPath(path string) (dir, name string) {
 	return path[:i], path[i+1:]
 }
 
-// queuesReport is what is read of the report queues (docs/api.md).
+// queuesReport has the fields of the report queues that the command reads (docs/api.md).
 type queuesReport struct {
 	Locks []struct {
 		Lock struct {

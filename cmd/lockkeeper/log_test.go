@@ -12,8 +12,8 @@ import (
 	"lockkeeper/server"
 )
 
-// A member whose log is of another kind than its configuration says does not start, names the
-// command that moves the log, and starts after that.
+// A member with a log of another kind than its configuration says does not start, names the command
+// that moves the log, and starts after that.
 func TestLogConvert(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "zoo.cfg")

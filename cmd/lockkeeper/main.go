@@ -26,7 +26,7 @@ const (
 	exitSignal = guard.ExitSignal // plus the signal's number
 )
 
-// env is what the command has of the world.
+// env are the output streams of a command, and the signals that stop it.
 type env struct {
 	stdout, stderr io.Writer
 	signals        <-chan os.Signal // to stop
@@ -39,6 +39,7 @@ func main() {
 	}
 	signals := make(chan os.Signal, 2)
 	if _, ok := serveArgs(os.Args[1:]); ok {
+		setTimerSlack()
 		if !signal.Ignored(syscall.SIGHUP) { // nohup(1) has it ignored
 			signal.Notify(signals, syscall.SIGHUP)
 		}
@@ -47,7 +48,7 @@ func main() {
 	os.Exit(run(os.Args[1:], env{os.Stdout, os.Stderr, signals}))
 }
 
-// runner is a command: a struct whose fields are its flags.
+// runner is a command: a struct with its flags as fields.
 type runner interface {
 	// flags declares the flags. The usage of each begins with the name of its value in backquotes,
 	// unless it is a boolean.
@@ -131,8 +132,8 @@ func signalStatus(sig os.Signal) exitStatus {
 	return exitFailed
 }
 
-// untilSignal returns what f returns. A signal ends f's context and is returned; f then has the
-// time of grace to return, after which the end of the process ends it.
+// untilSignal returns the result of f. A signal cancels f's context and is returned; untilSignal
+// then waits for f, at most for grace.
 func untilSignal[T any](e env, grace time.Duration, f func(context.Context) T) (result T, sig os.Signal) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -150,7 +151,7 @@ func untilSignal[T any](e env, grace time.Duration, f func(context.Context) T) (
 	return result, sig
 }
 
-// usageError is what is wrong with a command line.
+// usageError is a fault of a command line.
 type usageError struct{ error }
 
 // Unwrap returns the cause.
@@ -247,7 +248,7 @@ func (c command) flagSet() *flag.FlagSet {
 func (c command) runsAnother() bool { return c.name == "lock" || c.name == "elect" }
 
 // parse parses the flags, and returns the arguments that they leave over. Flags may come before,
-// between and after them, unless they are those of another command; behind -- there are none.
+// between and after them, unless they belong to another command; behind -- there are none.
 func (c command) parse(fs *flag.FlagSet, args []string) (rest []string, err error) {
 	for {
 		if err := fs.Parse(args); err != nil {

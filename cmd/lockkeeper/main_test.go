@@ -35,8 +35,8 @@ func TestMain(m *testing.M) {
 }
 
 // heedSignals has the commands that tests start heed the signals that this process was started to
-// ignore, as with nohup or in the background of a script: a program that is started anew gets the
-// default for what its parent catches.
+// ignore, as with nohup or in the background of a script: a new program gets the default action for
+// signals that its parent catches.
 func heedSignals() {
 	for _, s := range guard.Forwarded {
 		if signal.Ignored(s) {
@@ -104,7 +104,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// The help of each command describes every flag: the name of its value, and what it does, on lines
+// The help of each command describes every flag: the name of its value, and its effect, on lines
 // that a terminal shows as they are.
 func TestHelpDescribesFlags(t *testing.T) {
 	flags := 0
@@ -274,7 +274,7 @@ func startBinary(t *testing.T, binary, dir string, args ...string) *process {
 	}()
 	t.Cleanup(func() {
 		_ = p.Process.Kill() // it has ended if all went well
-		_ = p.Wait()         // which also stops reading what its own children may still have open
+		_ = p.Wait()         // this also stops reading from pipes that its children may have open
 		<-read
 		if t.Failed() {
 			t.Logf("standard error:\n%s", p.stderr.String())
@@ -387,7 +387,7 @@ func TestServeFile(t *testing.T) {
 	}
 }
 
-// With -log-format json each line of the log is an object whose values are texts that people know.
+// With -log-format json each line of the log is an object with readable texts as values.
 func TestJSONLog(t *testing.T) {
 	p := start(t, t.TempDir(), "-client-address", "127.0.0.1:0", "-log-level", "info", "-log-format", "json")
 	p.line()

@@ -33,11 +33,11 @@ const (
 )
 
 const (
-	// nodesAhead is how many requests of a recursive command wait for their answers at a time.
+	// nodesAhead bounds the requests of a recursive command in flight.
 	nodesAhead = 64
 	// maxNodeData is more data than the client library sends in a request.
 	maxNodeData = 1536 << 10
-	// usualNodeData is about what servers take by default (jute.maxbuffer).
+	// usualNodeData is about the largest node that servers accept by default (jute.maxbuffer).
 	usualNodeData = 1000_000
 	// deleteRounds is how often a node is emptied that others fill meanwhile.
 	deleteRounds = 5
@@ -59,7 +59,7 @@ type nodeCommand struct {
 	c        *client
 	conn     *zk.Conn
 	out      *bufio.Writer
-	unlisted int // nodes whose children may not be listed
+	unlisted int // nodes with children that may not be listed
 }
 
 func (n *nodeCommand) flags(fs *flag.FlagSet) {
@@ -85,7 +85,7 @@ func (n *nodeCommand) flags(fs *flag.FlagSet) {
 	}
 	switch n.command {
 	case "ls", "get", "stat":
-		fs.BoolVar(&n.sync, "sync", false, "read what was true when the command began: without it a member may answer that is "+
+		fs.BoolVar(&n.sync, "sync", false, "read the state of the moment when the command began, or a later one: without it a member may answer that is "+
 			"a little behind")
 	case "set", "delete":
 		fs.IntVar(&n.version, "version", -1, "`n` only if the node has this version, which stat shows (default: any)")
@@ -171,7 +171,7 @@ func (n *nodeCommand) check(args []string) (path string, err error) {
 var stdin io.Reader = os.Stdin
 
 // parseACL reads scheme:id:perms,... as ZooKeeper's command line client does. An id may have
-// colons, and commas as long as what follows them is not an entry of its own.
+// colons, and commas unless an entry of its own follows them.
 func parseACL(text string) (list []zk.ACL, err error) {
 	for part := range strings.SplitSeq(text, ",") {
 		scheme, rest, found := strings.Cut(part, ":")
@@ -275,14 +275,14 @@ func (n *nodeCommand) explain(err error, path string, update bool) error {
 	return fmt.Errorf("%s: %w", path, err)
 }
 
-// isLost reports whether an answer got lost, so that it is not known what it was.
+// isLost reports whether an answer got lost, so that the outcome is unknown.
 func isLost(err error) bool {
 	var net interface{ Timeout() bool }
 	return errors.Is(err, zk.ErrConnectionClosed) || errors.Is(err, zk.ErrSessionExpired) || errors.Is(err, zk.ErrClosing) ||
 		errors.Is(err, zk.ErrSessionMoved) || errors.Is(err, context.DeadlineExceeded) || errors.As(err, &net)
 }
 
-// connected connects and does what the command is for.
+// connected connects and runs the command.
 func (n *nodeCommand) connected(ctx context.Context, path string) (err error) {
 	if n.c, err = n.connect(recipes.Config{}); err != nil { // no name could be resolved
 		return &nodeError{exitUnreachable, "Unreachable", path, err.Error()}
@@ -379,14 +379,14 @@ func (s *nodeStat) text() string {
 		s.Mtime.Format(form), s.Pzxid, s.Cversion, s.Version, s.Aversion, s.EphemeralOwner, s.DataLength, s.NumChildren)
 }
 
-// nodeRecord is what -json says about a node.
+// nodeRecord is a node in the output of -json.
 type nodeRecord struct {
 	Path    string    `json:"path"`
 	Data    *[]byte   `json:"data,omitempty"` // in base64
 	Text    *string   `json:"text,omitempty"` // the data, if it is UTF-8
 	Stat    *nodeStat `json:"stat,omitempty"`
 	ACL     []string  `json:"acl,omitempty"`
-	Deleted int       `json:"deleted,omitempty"` // how many nodes
+	Deleted int       `json:"deleted,omitempty"` // number of nodes
 }
 
 func (n *nodeCommand) print(r nodeRecord) error { return json.NewEncoder(n.out).Encode(r) }
@@ -664,7 +664,7 @@ func (n *nodeCommand) eachStat(ctx context.Context, parent string, names []strin
 
 func childPath(parent, name string) string { return strings.TrimSuffix(parent, "/") + "/" + name }
 
-// delete deletes a node, with -r after what is below it.
+// delete deletes a node, with -r after its descendants.
 func (n *nodeCommand) delete(ctx context.Context, path string) (err error) {
 	deleted := 1
 	if n.recursive {

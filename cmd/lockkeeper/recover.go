@@ -30,7 +30,7 @@ func (c *recoverCommand) flags(fs *flag.FlagSet) {
 	fs.StringVar(&c.from, "from", "",
 		"`path` of a snapshot, or of a directory with the files of a member (aside-TIME, or a copy), "+
 			"with which the cluster begins instead of the member's own files")
-	fs.BoolVar(&c.show, "show", false, "only say what there is, and change nothing")
+	fs.BoolVar(&c.show, "show", false, "only describe the disk, and change nothing")
 	fs.BoolVar(&c.json, "json", false, "with -show: one JSON object")
 	fs.BoolVar(&c.rejoin, "rejoin", false,
 		"set the member's files aside, so that the cluster that another member has recovered takes it in")
@@ -120,7 +120,8 @@ func (c *recoverCommand) confirm(e env, about, word string) error {
 	return nil
 }
 
-// describeSurvivor says what a recovery would begin with, and what may be missing.
+// describeSurvivor prints the state that a recovery would begin with, and the updates that may be
+// missing.
 func describeSurvivor(w io.Writer, v *offline.Survivor, from string) {
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(w, "%-12s %s\n", name, fmt.Sprintf(format, args...))

@@ -31,6 +31,10 @@ const shutdownTimeout = 5 * time.Second
 // comes back earlier was not in the files, and ends the process.
 const replacePause = time.Minute
 
+// timerSlackVariable, set to anything, keeps the timer slack that the process was started with. A
+// member sets it for itself when it has set its slack.
+const timerSlackVariable = "LOCKKEEPER_TIMER_SLACK"
+
 type serveCommand struct {
 	clientAddr, dataDir, logLevel, logFormat string
 	ignoreZooKeeper, allowUnknown, imports   bool
@@ -105,7 +109,7 @@ func (c *serveCommand) flags(fs *flag.FlagSet) {
 	fs.StringVar(&c.logFormat, "log-format", "text", "`format` of the log: text, or json with one object in a line")
 	fs.BoolVar(&c.allowUnknown, "allow-unknown-keys", false, "start although a key of the file looks like a misspelt one")
 	fs.BoolVar(&c.imports, "import", false,
-		"if the member has no data yet, take over those of ZooKeeper in its directories, with the sessions")
+		"if the member has no data yet, take over ZooKeeper's data in its directories, with the sessions")
 	fs.DurationVar(&c.drain, "drain", 0, "`d` when it is told to stop (SIGTERM), a member of a cluster waits at most this long until the "+
 		"others can do without it; then it transfers the leadership and moves its clients to them within 5s "+
 		"(default: it stops at once)")
@@ -129,6 +133,7 @@ func (c *serveCommand) run(e env, args []string) error {
 		debug.SetMemoryLimit(int64(cfg.WithDefaults().MaxMemory))
 	}
 	cfg.Logger = slog.New(c.logHandler(e.stderr, level))
+	cfg.Logger.Debug("timers may be late", "slack", timerSlack())
 	if file := os.Getenv(testClockEnv); file != "" {
 		cfg.Now = testClock(file)
 	}
@@ -169,7 +174,7 @@ func (c *serveCommand) run(e env, args []string) error {
 				continue // the start finds the fault in the files, and sets them aside
 			}
 			if !errors.Is(err, datadir.ErrDiskFull) {
-				// What matters is why it failed; how it then closed is seldom news.
+				// The cause of the failure matters; an error of Close after it seldom does.
 				fmt.Fprintf(e.stderr, "lockkeeper: this member cannot go on: %v\n", errors.Join(err, cerr))
 				return exitStatus(exitFailed)
 			}
@@ -242,7 +247,7 @@ func (c *serveCommand) logHandler(w io.Writer, level slog.Level) slog.Handler {
 	return slog.NewTextHandler(w, options)
 }
 
-// jsonValue writes what has a text of its own, as durations and session ids, as that text.
+// jsonValue writes values with a String method, such as durations and session ids, as text.
 func jsonValue(_ []string, a slog.Attr) slog.Attr {
 	switch v := a.Value.Any().(type) {
 	case slog.Level, time.Time, error:
@@ -416,9 +421,9 @@ func durationIn(file string) time.Duration {
 	return d
 }
 
-// notify tells the service manager what has become of this process, as sd_notify(3) does: with a
-// datagram to the socket that NOTIFY_SOCKET names. Without that variable it does nothing. The state
-// is READY=1, STOPPING=1 or STATUS=text, or lines of these.
+// notify sends the service manager the state of this process, as sd_notify(3) does: with a datagram
+// to the socket that NOTIFY_SOCKET names. Without that variable it does nothing. The state is
+// READY=1, STOPPING=1 or STATUS=text, or lines of these.
 func notify(state string) error {
 	socket := os.Getenv("NOTIFY_SOCKET") // a path, or an abstract name behind an @
 	if socket == "" {

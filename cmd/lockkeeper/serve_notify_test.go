@@ -13,7 +13,7 @@ import (
 
 // A member says when clients can connect, and when it begins to stop.
 func TestServiceManagerIsTold(t *testing.T) {
-	dir, err := os.MkdirTemp("", "lk") // a short path: that of a socket has at most 107 bytes
+	dir, err := os.MkdirTemp("", "lk") // a short path: a socket's has at most 107 bytes
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -37,7 +37,7 @@ func (c *snapshotCommand) flags(fs *flag.FlagSet) {
 	fs.StringVar(&c.http, "http", "",
 		"`host:port` the HTTP port of any member (default: the host of the first of -servers, port 8080)")
 	fs.StringVar(&c.base, "commands", "/commands", "`path` below which the HTTP port has its commands: admin.commandURL (default /commands)")
-	fs.StringVar(&c.of, "of-cluster", "", "`id` of the cluster whose snapshot is restored, if that is another one")
+	fs.StringVar(&c.of, "of-cluster", "", "`id` of the cluster that the snapshot is from, if that is another one")
 	fs.BoolVar(&c.yes, "yes", false, "restore without asking")
 }
 
@@ -87,7 +87,7 @@ func (c *snapshotCommand) run(e env, args []string) error {
 	return nil
 }
 
-// member is the member whose HTTP port is used, and its address.
+// member is the member with the HTTP port in use, and its address.
 func (c *snapshotCommand) member() (*admin.Client, string, error) {
 	target, client, err := c.httpPort(c.http)
 	if err != nil {
@@ -195,7 +195,7 @@ func (c *snapshotCommand) restore(ctx context.Context, member *admin.Client) err
 	return nil
 }
 
-// confirm has the user type what is about to happen.
+// confirm has the user type the name of the operation.
 func (c *snapshotCommand) confirm(addr string) error {
 	if c.yes {
 		return nil

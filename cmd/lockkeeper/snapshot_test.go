@@ -14,7 +14,7 @@ import (
 	"lockkeeper/server"
 )
 
-// TestSnapshotCommand saves the state of a member and restores it: what came later is gone. Damaged
+// TestSnapshotCommand saves the state of a member and restores it: later updates are gone. Damaged
 // files, and identities that are not super, are refused with the name of the file, and leave no
 // file behind.
 func TestSnapshotCommand(t *testing.T) {

@@ -37,7 +37,7 @@ var spelled = []string{
 }
 
 // TestSpellings: the exit status and the messages of command lines, among them every flag of every
-// command, are those of the file. A flag has one dash or two, with the same result.
+// command, are the ones in the file. A flag has one dash or two, with the same result.
 func TestSpellings(t *testing.T) {
 	for _, name := range []string{serversVariable, authVariable, httpVariable, caVariable, certVariable, keyVariable} {
 		t.Setenv(name, "")

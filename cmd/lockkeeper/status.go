@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"net"
@@ -44,67 +43,6 @@ func (c *statusCommand) flags(fs *flag.FlagSet) {
 	fs.IntVar(&c.mayStop, "may-stop", -1, "`n` asks the leader whether member n may be stopped now, and shows nothing else")
 	durationVar(fs, &c.wait, "wait", 0, "`d` with -may-stop: how long to wait until it may")
 }
-
-// memberStatus is what one server says of itself. Nil and empty is what it does not say.
-type memberStatus struct {
-	Server string `json:"server"`
-	ID     *uint8 `json:"id,omitempty"`
-	// Role is leader, follower, observer, standalone or read-only.
-	Role  string `json:"role,omitempty"`
-	Error string `json:"error,omitempty"`
-	Zxid  string `json:"zxid,omitempty"`
-	// Lag is in updates, behind the newest that was seen, of the same term.
-	Lag         *uint64    `json:"lag,omitempty"`
-	Connections int        `json:"connections"`
-	Outstanding int        `json:"outstanding"`
-	Nodes       int        `json:"nodes"`
-	Sessions    *int       `json:"sessions,omitempty"` // of the whole cluster
-	Latency     *latencyMs `json:"latencyMs,omitempty"`
-	Version     string     `json:"version,omitempty"`
-	// Readiness is that of ops.ListedMember.
-	Readiness string `json:"readiness,omitempty"`
-
-	zxid     uint64
-	term     uint64 // 0 if it does not say
-	observer bool   // the list of members says so
-	list     []ops.ListedMember
-}
-
-type latencyMs struct {
-	Min int     `json:"min"`
-	Avg float64 `json:"avg"`
-	Max int     `json:"max"`
-}
-
-// serves reports whether it is a voter that takes part in a quorum.
-func (m *memberStatus) serves() bool {
-	return m.Role == "leader" || m.Role == "follower" || m.Role == "standalone"
-}
-
-// counts reports whether another one may fail for it: it serves, and does not say that it is
-// behind. ZooKeeper serves nobody before it has caught up.
-func (m *memberStatus) counts() bool {
-	return m.serves() && (m.Readiness == "" || m.Readiness == ops.ReadyText)
-}
-
-// leaderTerm is the term of the leader as far as this server says; 0 if it does not. ZooKeeper has
-// epochs for terms.
-func (m *memberStatus) leaderTerm() (term uint64) {
-	if m.Version != "" && !strings.Contains(m.Version, "lockkeeper") {
-		return m.zxid >> 32
-	}
-	if m.Role == "leader" || m.Role == "standalone" {
-		term = m.term
-	}
-	for _, l := range m.list {
-		if l.State == "leader" {
-			term = max(term, l.Term)
-		}
-	}
-	return term
-}
-
-func (m *memberStatus) isObserver() bool { return m.observer || m.Role == "observer" }
 
 type clusterStatus struct {
 	State    string          `json:"state"`
@@ -223,24 +161,6 @@ func addresses(ctx context.Context, server string) []string {
 	return list
 }
 
-// identify finds the member in the list: by the number that it says it has, or by its addresses.
-func (m *memberStatus) identify(list []ops.ListedMember, at [][]string, own []string) {
-	for i, l := range list {
-		same := m.ID != nil && *m.ID == l.ID || m.ID == nil &&
-			slices.ContainsFunc(at[i], func(a string) bool { return slices.Contains(own, a) })
-		if same {
-			m.ID, m.observer, m.Readiness = &l.ID, l.Role == "observer", l.Readiness
-			for _, own := range m.list { // what it says itself is newer
-				if own.ID == l.ID {
-					m.Readiness = own.Readiness
-				}
-			}
-			return
-		}
-	}
-	m.ID = nil // ZooKeeper says 0 where it stands alone
-}
-
 // members is the list of members, from whichever server has it; nil for a server that is alone.
 func (c *statusCommand) members(ctx context.Context, all []*memberStatus) []ops.ListedMember {
 	var serving []string
@@ -255,7 +175,7 @@ func (c *statusCommand) members(ctx context.Context, all []*memberStatus) []ops.
 	if len(serving) == 0 {
 		return nil
 	}
-	// Without mbrs, the list is a node that everybody may read.
+	// ZooKeeper has the list in a node that everybody may read.
 	one := c.clientFlags
 	one.servers = strings.Join(serving, ",")
 	cl, err := one.connect(recipes.Config{})
@@ -288,59 +208,11 @@ func (c *statusCommand) queryAll(ctx context.Context, servers []string) []*membe
 	all := make([]*memberStatus, len(servers))
 	var wg sync.WaitGroup
 	for i, address := range servers {
-		wg.Go(func() { all[i] = c.query(ctx, address) })
+		wg.Go(func() { all[i] = c.query(ctx, address, c.timeout) })
 	}
 	wg.Wait()
 	return all
 }
-
-func (c *statusCommand) query(ctx context.Context, address string) *memberStatus {
-	m := &memberStatus{Server: address}
-	text, err := c.word(ctx, address, "srvr", c.timeout)
-	if err == nil {
-		err = m.parse(text)
-	}
-	if err != nil {
-		m.Error = err.Error()
-	}
-	if text == "" {
-		return m
-	}
-	// These are answered if the whitelist of the server has them.
-	for _, word := range []string{"mntr", "conf", "mbrs"} {
-		text, err := c.word(ctx, address, word, c.timeout)
-		if err != nil {
-			break
-		}
-		switch word {
-		case "mntr":
-			m.Sessions = number[int](text, "zk_global_sessions\t")
-			if term := number[int](text, "zk_raft_term\t"); term != nil {
-				m.term = uint64(*term)
-			}
-		case "conf":
-			m.ID = number[uint8](text, "serverId=")
-		case "mbrs":
-			m.list, _ = ops.ParseMembersText(text)
-		}
-	}
-	return m
-}
-
-// number reads the number behind a prefix at the beginning of a line; nil without.
-func number[T int | uint8](text, prefix string) *T {
-	_, rest, found := strings.Cut("\n"+text, "\n"+prefix)
-	digits, _, _ := strings.Cut(rest, "\n")
-	n, err := strconv.ParseUint(strings.TrimSpace(digits), 10, 64)
-	if !found || err != nil || uint64(T(n)) != n {
-		return nil
-	}
-	v := T(n)
-	return &v
-}
-
-// errNotServing says that a server serves no clients.
-var errNotServing = errors.New("serves nobody: it knows no leader")
 
 // explain adds why members serve nobody, or do not count, as they say themselves.
 func (s *clusterStatus) explain() {
@@ -354,43 +226,6 @@ func (s *clusterStatus) explain() {
 			s.Notes = append(s.Notes, fmt.Sprintf("member %d does not count: %s", *m.ID, why))
 		}
 	}
-}
-
-// parse reads the answer to srvr.
-func (m *memberStatus) parse(text string) error {
-	switch {
-	case strings.Contains(text, "not currently serving"):
-		return errNotServing
-	case strings.Contains(text, "not in the whitelist"):
-		return errors.New("does not answer the four-letter word srvr (4lw.commands.whitelist)")
-	}
-	for line := range strings.Lines(text) {
-		key, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
-		switch key {
-		case "Zookeeper version":
-			m.Version, _, _ = strings.Cut(value, ",")
-		case "Latency min/avg/max":
-			var l latencyMs
-			if n, _ := fmt.Sscanf(strings.ReplaceAll(value, "/", " "), "%d %g %d", &l.Min, &l.Avg, &l.Max); n == 3 {
-				m.Latency = &l
-			}
-		case "Connections":
-			m.Connections, _ = strconv.Atoi(value)
-		case "Outstanding":
-			m.Outstanding, _ = strconv.Atoi(value)
-		case "Node count":
-			m.Nodes, _ = strconv.Atoi(value)
-		case "Zxid":
-			m.Zxid = value
-			m.zxid, _ = strconv.ParseUint(strings.TrimPrefix(value, "0x"), 16, 64)
-		case "Mode":
-			m.Role = value
-		}
-	}
-	if m.Role == "" {
-		return errors.New("answers, but not as a client port does: is it the port of something else?")
-	}
-	return nil
 }
 
 // judge counts, and says in which state the cluster is. Without a list of its members those that

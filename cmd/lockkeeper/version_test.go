@@ -14,8 +14,8 @@ import (
 	"lockkeeper/server"
 )
 
-// TestVersionOfABuild builds the command as a packager does, as a developer does in a repository
-// that is not looked at, and compares what it says of itself, also to clients.
+// TestVersionOfABuild builds the command as a packager does, as a developer does with
+// -buildvcs=false, and compares the version that it prints and shows to clients.
 func TestVersionOfABuild(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the command; not with -short")

@@ -280,7 +280,7 @@ func Advice(cfg *zoocfg.Config, err error) error {
 	var fault zoocfg.Fault
 	switch {
 	case errors.As(err, &fault):
-		return err // it says what to do
+		return err // its text names the remedy
 	case MayReplaceDisk(cfg, err):
 		return fmt.Errorf("server: %w", err)
 	case errors.Is(err, store.ErrDamaged):

@@ -13,7 +13,7 @@ import (
 	"lockkeeper/server/zoocfg"
 )
 
-// ErrDiskFull is what Server.Err wraps when the member has stopped because its log has no room.
+// ErrDiskFull is wrapped by Server.Err when the member has stopped because its log has no room.
 // Nothing is lost: when AwaitRoom returns, the member can be started again.
 var ErrDiskFull = store.ErrDiskFull
 
@@ -27,8 +27,8 @@ const (
 	roomLogPeriod = time.Minute
 )
 
-// AwaitRoom waits until 16 MiB can be written where the log of cfg is, or ctx ends. It logs once a
-// minute what it waits for.
+// AwaitRoom waits until 16 MiB can be written where the log of cfg is, or ctx ends. It logs the
+// reason once a minute.
 func AwaitRoom(ctx context.Context, cfg zoocfg.Config) error {
 	cfg = cfg.WithDefaults()
 	from := time.Now()

@@ -9,9 +9,9 @@ import (
 	"lockkeeper/server/zoocfg"
 )
 
-// CheckFiles reports, as Faults, what is wrong with the files that a Config names: certificates,
-// the secret of the cluster, and what is in the data directories. It opens no port, takes no lock
-// and changes nothing, so a member may run with the same files.
+// CheckFiles reports, as Faults, the faults of the files that a Config names: certificates, the
+// secret of the cluster, and the data directories. It opens no port, takes no lock and changes
+// nothing, so a member may run with the same files.
 func CheckFiles(cfg zoocfg.Config) error {
 	if err := cfg.Validate(); err != nil {
 		return err

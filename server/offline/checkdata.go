@@ -14,9 +14,9 @@ import (
 	"lockkeeper/zkdata"
 )
 
-// CheckData reports what a start would make of the data directories of a Config: as notices what an
-// operator should know, and as Faults what would keep the member from starting. It changes nothing.
-// The log and the snapshots themselves are not read: a start does that, and 'lockkeeper inspect'.
+// CheckData inspects the data directories of a Config as a start would: it returns notices for an
+// operator, and Faults that would keep the member from starting. It changes nothing. The log and
+// the snapshots themselves are not read: a start does that, and 'lockkeeper inspect'.
 func CheckData(cfg zoocfg.Config) (notices []zoocfg.Notice, err error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, nil // CheckFiles says it
@@ -66,7 +66,7 @@ func checkEmptyData(cfg *zoocfg.Config) (notices []zoocfg.Notice, err error) {
 	}
 	files, err := zkdata.List(cfg.DataDir, cfg.DataLogDir)
 	if err != nil || files.Empty() || datadir.HasAside(cfg) || cfg.IgnoreZooKeeperData {
-		return nil, nil // CheckFiles says what is wrong
+		return nil, nil // CheckFiles reports the fault
 	}
 	state, err := readZooKeeper(cfg, cfg.DataDir, cfg.DataLogDir, nil)
 	if err != nil {
@@ -83,7 +83,7 @@ func checkEmptyData(cfg *zoocfg.Config) (notices []zoocfg.Notice, err error) {
 	return notices, nil
 }
 
-// checkOwner compares whose a data directory is with the configuration.
+// checkOwner compares the owner of a data directory with the configuration.
 func checkOwner(cfg *zoocfg.Config, o quorum.Owner) (notices []zoocfg.Notice, err error) {
 	id := quorum.MemberID(cfg.ID)
 	switch {

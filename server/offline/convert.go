@@ -7,8 +7,8 @@ import (
 	"lockkeeper/server/zoocfg"
 )
 
-// ConvertLog converts the log of a stopped member to a kind, that of cfg.LogStore if to is empty.
-// The text says from where to where. See store.Convert.
+// ConvertLog converts the log of a stopped member to a kind, by default cfg.LogStore. The text
+// names both logs. See store.Convert.
 func ConvertLog(cfg zoocfg.Config, to string) (string, error) {
 	return store.Convert(cmp.Or(cfg.DataLogDir, cfg.DataDir, zoocfg.DefaultDataDir),
 		cmp.Or(store.LogKind(to), cfg.LogStore))

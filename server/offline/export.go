@@ -18,13 +18,13 @@ import (
 	"lockkeeper/znode"
 )
 
-// Exported is what Export has written.
+// Exported describes the files that Export has written.
 type Exported struct {
 	Zxid            wire.Zxid
 	Epoch           uint64
 	Nodes, Sessions int
-	// Left is how many sessions, with their ephemeral nodes, are not in it: ZooKeeper computes a
-	// session's password from its id, and would not accept theirs.
+	// Left is the number of sessions that are not in it, nor their ephemeral nodes: ZooKeeper
+	// computes a session's password from its id, and would not accept theirs.
 	Left int
 }
 
@@ -79,8 +79,8 @@ func readSnapshot(name string) (*znode.Store, error) {
 	return store, nil
 }
 
-// stoppedState is the last state of a member that does not run, the term of its last entry, and
-// what was put in order when its files were opened.
+// stoppedState is the last state of a member that does not run, the term of its last entry, and the
+// repairs that were made when its files were opened.
 func stoppedState(ctx context.Context, cfg *zoocfg.Config) (state *znode.Store, term uint64, repaired []string, err error) {
 	err = withStopped(ctx, cfg, func(stores store.Stores) error {
 		repaired = stores.Repaired

@@ -115,7 +115,7 @@ func importZooKeeper(ctx context.Context, cfg *zoocfg.Config, o ImportOptions) e
 	return nil
 }
 
-// zooKeeperState is what one directory of ZooKeeper has.
+// zooKeeperState is the state in one directory of ZooKeeper.
 type zooKeeperState struct {
 	dir      string
 	origin   quorum.Origin
@@ -153,7 +153,8 @@ func readEnsemble(cfg *zoocfg.Config, o ImportOptions) (newest *zooKeeperState, 
 	return newest, nil
 }
 
-// readZooKeeper reads one directory; a member that has none of ZooKeeper's is told what to do.
+// readZooKeeper reads one directory; the error for a directory without ZooKeeper's files names the
+// remedy.
 func readZooKeeper(cfg *zoocfg.Config, dir, logDir string, progress func(bytes, all int64)) (*zooKeeperState, error) {
 	files, err := zkdata.List(dir, logDir)
 	if err != nil {
@@ -187,7 +188,7 @@ func readZooKeeper(cfg *zoocfg.Config, dir, logDir string, progress func(bytes, 
 	return &zooKeeperState{dir, origin(files, state.Zxid), state.Zxid, len(state.Sessions), store, report}, nil
 }
 
-// ofAll adds to the bytes that have been read how many there are, at most, to be read.
+// ofAll formats the bytes that have been read, and the greatest number to be read.
 func ofAll(files *zkdata.Files, progress func(bytes, all int64)) func(bytes int64) {
 	if progress == nil {
 		return nil

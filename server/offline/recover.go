@@ -15,15 +15,15 @@ import (
 	"lockkeeper/server/zoocfg"
 )
 
-// Survivor is what there is of a cluster on the disk of a member that does not run, or in a
-// snapshot, of which Disk, Voters and CommitIndex are not known.
+// Survivor is a cluster's state on the disk of a stopped member, or in a snapshot, which has no
+// Disk, Voters and CommitIndex.
 type Survivor struct {
 	Member  int    `json:"member"` // -1 if that is not known
 	Disk    string `json:"disk,omitempty"`
 	Cluster string `json:"cluster,omitempty"`
 	Voters  []int  `json:"voters,omitempty"`
-	// LastTerm and LastIndex are those of the last entry. Of several disks the one with the greater
-	// (LastTerm, LastIndex) has all that the other one has, and that was ever answered.
+	// LastTerm and LastIndex identify the last entry. Of several disks the one with the greater
+	// (LastTerm, LastIndex) has every answered update that the other one has.
 	LastTerm  uint64 `json:"lastTerm"`
 	LastIndex uint64 `json:"lastIndex"`
 	// CommitIndex is an index up to which entries are known to be committed.
@@ -41,7 +41,7 @@ type Survivor struct {
 	state *quorum.Survivor
 }
 
-// Survey reads what a recovery would begin with: the files of a member that does not run, those in
+// Survey reads the state that a recovery would begin with: the files of a stopped member, files in
 // a directory that were set aside or copied, or a snapshot. An empty from names the member's own
 // files. Errors name the file.
 func Survey(ctx context.Context, cfg zoocfg.Config, from string) (*Survivor, error) {
@@ -104,7 +104,7 @@ func survey(ctx context.Context, cfg *zoocfg.Config, from string) (v *quorum.Sur
 	return v, err
 }
 
-// Recovery is what Recover has done.
+// Recovery is the result of Recover.
 type Recovery struct {
 	Cluster string   // the id of the new one
 	Aside   []string // the files of the member that were set aside

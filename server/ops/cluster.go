@@ -1,7 +1,6 @@
 package ops
 
 import (
-	"fmt"
 	"net"
 	"net/netip"
 	"strings"
@@ -107,8 +106,8 @@ func reachable(m zoocfg.Member, addr string) string {
 	return net.JoinHostPort(m.Host, port)
 }
 
-// The ListedMember.Readiness of a member that counts, and the beginning of that of one that does
-// not, before the reason.
+// Values of ListedMember.Readiness: for a member that counts, and the prefix, before the reason,
+// for one that does not.
 const (
 	ReadyText    = "ready"
 	NotReadyText = "not ready: "
@@ -125,46 +124,51 @@ func readinessText(r quorum.Report) string {
 	return ""
 }
 
-// ParseMembersText reads the answer to the four-letter word mbrs; false if it is none, or of a
-// member that is alone. Earlier versions have no Protocol or what follows it; later ones may
-// have more fields.
-func ParseMembersText(text string) (list []ListedMember, ok bool) {
-	for line := range strings.Lines(text) {
-		var l ListedMember
-		f := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
-		if len(f) < 5 {
-			return nil, false
-		}
-		if _, err := fmt.Sscan(f[0], &l.ID); err != nil {
-			return nil, false
-		}
-		l.Role, l.State, l.Peers, l.Clients = f[1], f[2], f[3], f[4]
-		if len(f) > 5 {
-			_, _ = fmt.Sscan(f[5], &l.Protocol) // 0 if it cannot be read
-		}
-		if len(f) > 6 {
-			l.PeerAuth = f[6]
-		}
-		if len(f) > 7 {
-			l.Readiness = f[7]
-		}
-		if len(f) > 8 {
-			_, _ = fmt.Sscan(f[8], &l.Term)
-		}
-		list = append(list, l)
-	}
-	return list, len(list) > 0
+// MemberStatus is the answer to the four-letter word mbrs, in JSON: a member's report about itself
+// and, in a cluster, about the members.
+type MemberStatus struct {
+	MemberFigures
+	Term    uint64         `json:"term"`
+	Members []ListedMember `json:"members"`
 }
 
-// MembersText is the answer to the four-letter word mbrs: a line for each member, with tabs between
-// the fields of ListedMember.
-func (c *Cluster) MembersText() string {
-	var b strings.Builder
-	for _, l := range c.Listed() {
-		fmt.Fprintf(&b, "%d\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%d\n", l.ID, l.Role, l.State, l.Peers, l.Clients, l.Protocol, l.PeerAuth,
-			l.Readiness, l.Term)
+// MemberFigures are the figures of one member that its client port shows to everybody.
+type MemberFigures struct {
+	ID *uint8 `json:"id,omitempty"` // nil of a member that stands alone
+	// Role is leader, follower, observer, standalone or read-only; empty while it serves no client.
+	Role        string     `json:"role,omitempty"`
+	Zxid        string     `json:"zxid,omitempty"`
+	Connections int        `json:"connections"`
+	Outstanding int        `json:"outstanding"`
+	Nodes       int        `json:"nodes"`
+	Sessions    *int       `json:"sessions,omitempty"` // of the whole cluster
+	Latency     *LatencyMs `json:"latencyMs,omitempty"`
+	Version     string     `json:"version,omitempty"`
+}
+
+// LatencyMs are the latencies of requests since the start, in milliseconds.
+type LatencyMs struct {
+	Min int     `json:"min"`
+	Avg float64 `json:"avg"`
+	Max int     `json:"max"`
+}
+
+// Status makes the MemberStatus of a member.
+func Status(m Member) MemberStatus {
+	f := m.Figures()
+	s := MemberStatus{Term: f.Replica.Term, Members: m.Cluster().Listed()}
+	if !f.Alone {
+		s.ID = &f.ID
 	}
-	return b.String()
+	s.Version, _, _ = strings.Cut(f.Build, ",")
+	if !f.Serving && !f.ReadOnly {
+		return s
+	}
+	l := f.Work.Latency
+	s.Role, s.Zxid, s.Connections, s.Outstanding = f.Mode(), Hex(f.Zxid), f.Connections, f.Work.Outstanding
+	s.Nodes, s.Sessions = f.State.Nodes, &f.State.Sessions
+	s.Latency = &LatencyMs{Min: int(l.MinMs), Avg: l.AvgMs(), Max: int(l.MaxMs)}
+	return s
 }
 
 // Listed lists the members, in ascending order; none of a member that stands alone.

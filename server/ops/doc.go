@@ -9,9 +9,9 @@
 //	console    /api/v1 and the page                       /api/v1/cluster
 //	Endpoints  /live, /ready, /stoppable, /leader         /members
 //
-// All HTTP comes through package door, which knows who sends a request; package audit writes down
-// what was done. The surfaces below (words, admin, console) import this package; it imports none of
-// them. Package server opens the ports and puts the surfaces together.
+// All HTTP comes through package door, which knows who sends a request; package audit records the
+// acts. The surfaces below (words, admin, console) import this package; it imports none of them.
+// Package server opens the ports and puts the surfaces together.
 //
 // Begin with [Member] and [Figures]. A new figure is a field of Figures, filled in by server, and a
 // line in Figures.Metrics; docs/metrics.md follows from that.

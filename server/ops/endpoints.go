@@ -33,8 +33,7 @@ func (e *Endpoints) Register(mux *http.ServeMux) {
 	mux.HandleFunc("POST /leader", e.serveLeader)
 }
 
-// serveLive answers as long as the process does. What is wrong beyond that is not cured by another
-// start of it.
+// serveLive answers as long as the process does. A restart does not cure other faults.
 func serveLive(w http.ResponseWriter, _ *http.Request) {
 	door.WriteJSON(w, http.StatusOK, map[string]bool{"live": true})
 }

@@ -27,7 +27,7 @@ type Figures struct {
 	IndexRefused  int64        // answers of the console for which there was no memory
 	Audit         *audit.Stats // nil without an audit log
 	LinesDropped  int64        // from the log, beyond 60 a minute with one message
-	LockStrangers int64        // nodes of locks beside those of another library
+	LockStrangers int64        // nodes of locks beside another library's
 	DiskFullStops int          // times that this member waited for space for its log
 	Failures      int          // these, and the end that it is at
 
@@ -76,13 +76,13 @@ type PortCounts struct {
 	ConnectRequests          int64
 	RefusedHandshakes        int64 // no leader, or the client has seen later state
 	BadHandshakes            int64 // first frames that were no connect request
-	Expired                  int64 // connections whose first request did not arrive in time
+	Expired                  int64 // connections without a first request in time
 	Drops                    int64 // connections that clients ended without closing the session
 	BadLengths               int64 // frames that were too long, or not as long as nothing
 	BytesReceived            int64
 	Rejected                 int64 // connections and handshakes beyond a limit
 	Displaced                int64 // connections without a complete request, closed for a newer one
-	Silent                   int   // connections whose first request is not complete
+	Silent                   int   // connections without a complete first request
 }
 
 // Usage is the part of its machine that a member uses: files, disk.

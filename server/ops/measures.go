@@ -11,8 +11,8 @@ import (
 )
 
 // Metrics are the figures with their names, for mntr and the ports with metrics. It leaves out
-// what does not exist in the member's role or with its configuration, for a number that is always
-// zero would look like a measurement.
+// figures that do not exist in the member's role or with its configuration, for a number that is
+// always zero would look like a measurement.
 func (f *Figures) Metrics(u Usage) metrics.List {
 	ms := append(f.clientMetrics(), f.hostMetrics(u)...)
 	peers := f.Peers

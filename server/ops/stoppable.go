@@ -24,7 +24,7 @@ type Stoppable struct {
 	// HoldsMs is for how long the member now counts as stopped, so that no other one is told the
 	// same that the cluster cannot do without as well; 0 if that was not asked for.
 	HoldsMs int64 `json:"holdsMs"`
-	// Sessions are those whose clients are connected to the member: they move.
+	// Sessions is the number of sessions with clients at the member: they move.
 	Sessions int `json:"sessions"`
 }
 

@@ -49,7 +49,7 @@ type Conn struct {
 	bounded bool
 	allowed int
 
-	encrypted int // how many bytes of the next Write are in records already
+	encrypted int // bytes of the next Write that are in records already
 
 	mu      sync.Mutex
 	records []byte // to be sent
@@ -154,8 +154,8 @@ func (c *Conn) CloseWrite() error {
 	return hc.CloseWrite()
 }
 
-// recordConn is what crypto/tls reads records from and writes them to. Records after the handshake
-// wait until Conn.send sends them.
+// recordConn is the connection below crypto/tls, which carries its records. Records after the
+// handshake wait until Conn.send sends them.
 type recordConn Conn
 
 // Read implements net.Conn.
@@ -194,8 +194,7 @@ func (c *recordConn) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// SetDeadline and SetWriteDeadline do nothing: the deadlines of the connection are those of its
-// owner.
+// SetDeadline and SetWriteDeadline do nothing: the connection's owner sets its deadlines.
 func (c *recordConn) SetDeadline(time.Time) error      { return nil }
 func (c *recordConn) SetWriteDeadline(time.Time) error { return nil }
 

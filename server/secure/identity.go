@@ -14,10 +14,10 @@ import (
 )
 
 // Subject is the subject of a certificate in the format of RFC 2253, as Java's
-// X500Principal.getName prints it: it is in ACLs, which are compared byte for byte. Java takes
-// the bytes of every kind of string for UTF-8, so that two different names can look the same: what
-// is "root" there may be in the certificate as two Chinese characters in UTF-16. Here a value
-// whose bytes are not UTF-8 by its kind is printed as a number.
+// X500Principal.getName prints it: it is in ACLs, which are compared byte for byte. Java takes the
+// bytes of every kind of string for UTF-8, so that two different names can look the same: "root"
+// may be two Chinese characters in UTF-16 in the certificate. Here a value of a kind that is not
+// UTF-8 is printed as a number.
 func Subject(cert *x509.Certificate) string {
 	name, err := distinguishedName(cert.RawSubject)
 	if err != nil { // cannot be: crypto/x509 has parsed it
@@ -109,7 +109,7 @@ func isText(v asn1.RawValue) bool {
 // zero value takes the subject.
 type Naming struct {
 	// SAN takes an alternative name of the subject instead, if exactly one has the type and matches
-	// Match: the group Group of what Extract finds in it.
+	// Match: the group Group of Extract's match in it.
 	SAN            bool
 	Type           int // as in CheckNameType
 	Match, Extract *regexp.Regexp

@@ -88,7 +88,7 @@ func names(t *testing.T) (ders [][]byte) {
 }
 
 // TestEncodingsAreNotMixedUp: a name that is another one in its own encoding does not become the
-// user whose name its bytes are in UTF-8.
+// user with the same bytes in UTF-8.
 func TestEncodingsAreNotMixedUp(t *testing.T) {
 	for _, c := range []struct {
 		tag   int
@@ -115,8 +115,8 @@ func TestEncodingsAreNotMixedUp(t *testing.T) {
 	}
 }
 
-// TestSubjectsAsJavaPrintsThem compares names with what Java's X500Principal makes of them, which
-// is what ZooKeeper puts into ACLs.
+// TestSubjectsAsJavaPrintsThem compares names with the output of Java's X500Principal, which
+// ZooKeeper puts into ACLs.
 func TestSubjectsAsJavaPrintsThem(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a Java machine")

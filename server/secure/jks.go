@@ -90,8 +90,8 @@ func javaOrder(aliases []string) (sorted []string) {
 	return sorted
 }
 
-// checkJKS walks through a Java key store and checks every length against what is there: the
-// library allocates what a length says before it reads. It returns the aliases as they come.
+// checkJKS walks through a Java key store and checks every length against the size of the file: the
+// library allocates by a length before it reads. It returns the aliases as they come.
 //
 //	magic u32, version u32, entries u32
 //	entry:       tag u32, alias string

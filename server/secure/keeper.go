@@ -17,25 +17,25 @@ import (
 	"time"
 )
 
-// Keeper holds what the files of Settings have, and makes configurations of crypto/tls from it. All
+// Keeper holds the contents of Settings' files, and makes configurations of crypto/tls from it. All
 // methods but Reload may be called by several goroutines.
 type Keeper struct {
 	settings Settings
 	current  atomic.Pointer[material]
 
-	// Reloads and ReloadFailures count what Reload did.
+	// Reloads and ReloadFailures count the results of Reload.
 	Reloads, ReloadFailures atomic.Int64
 
 	mu   sync.Mutex
 	seen map[string]os.FileInfo // of the files as they were last read, also without success
 }
 
-// material is what one reading of the files gave. It never changes.
+// material is the result of one reading of the files. It never changes.
 type material struct {
 	certs   []tls.Certificate // none without a key store
 	trusted *x509.CertPool    // nil without a trust store
 	revoked revocations
-	servers [ClientAuthNone + 1]*tls.Config // by what is asked of clients
+	servers [ClientAuthNone + 1]*tls.Config // by the ClientAuth that clients need
 }
 
 // Open reads the files. The error joins a *FileError for each that cannot be used.
@@ -85,7 +85,7 @@ func (k *Keeper) read() (*material, error) {
 	return &m, nil
 }
 
-// look returns what the file system says of all files: nil for one that it cannot find.
+// look returns the metadata of all files: nil for one that it cannot find.
 func (k *Keeper) look() map[string]os.FileInfo {
 	seen := map[string]os.FileInfo{}
 	files := append(k.settings.KeyStore.files(), k.settings.TrustStore.files()...)
@@ -109,9 +109,9 @@ func sameFile(a, b os.FileInfo) bool {
 	return os.SameFile(a, b) && a.ModTime().Equal(b.ModTime()) && a.Size() == b.Size()
 }
 
-// Reload reads the files again if one of them has changed since it was last read. Connections that
-// exist keep what they have; with an error everything stays as it was, and the same files are not
-// read again.
+// Reload reads the files again if one of them has changed since it was last read. Existing
+// connections keep their certificates; with an error everything stays as it was, and the same files
+// are not read again.
 func (k *Keeper) Reload() (changed bool, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -191,7 +191,7 @@ func (k *Keeper) serverConfig(m *material, auth ClientAuth) *tls.Config {
 	return c
 }
 
-// base is what both sides have in common.
+// base has the settings of both sides.
 func (k *Keeper) base(m *material) *tls.Config {
 	return &tls.Config{
 		MinVersion:             cmp.Or(k.settings.MinVersion, tls.VersionTLS12),
@@ -214,7 +214,7 @@ func (k *Keeper) Client(host string) *tls.Config {
 		c.GetClientCertificate = m.clientCertificate
 	}
 	if k.settings.AnyHost {
-		c.InsecureSkipVerify = true // of what crypto/tls verifies: the chain is verified below
+		c.InsecureSkipVerify = true // code below verifies the chain
 		c.VerifyConnection = func(cs tls.ConnectionState) (err error) {
 			if cs.VerifiedChains, err = verifyChain(cs.PeerCertificates, m.trusted); err != nil {
 				return err
@@ -225,8 +225,8 @@ func (k *Keeper) Client(host string) *tls.Config {
 	return c
 }
 
-// clientCertificate chooses the certificate to show: the first one that the server can use, or the
-// first one, of which the server then says what it has against it.
+// clientCertificate chooses the certificate to show: the first one that the server can use, or else
+// the first one, which the server refuses with a reason.
 func (m *material) clientCertificate(info *tls.CertificateRequestInfo) (*tls.Certificate, error) {
 	for i := range m.certs {
 		if info.SupportsCertificate(&m.certs[i]) == nil {
@@ -254,7 +254,8 @@ type resolver interface {
 	LookupHost(ctx context.Context, name string) (addrs []string, err error)
 }
 
-// maxNames is how many names of an address are looked up: who has the address says how many it has.
+// maxNames bounds the names of an address that are looked up: the owner of the address decides
+// their number.
 const maxNames = 8
 
 // verifyAddr checks that a certificate is one of the address that its holder connects from: it has
@@ -270,7 +271,7 @@ func verifyAddr(ctx context.Context, dns resolver, cert *x509.Certificate, from 
 	if bad == nil {
 		return nil
 	}
-	names, _ := dns.LookupAddr(ctx, host) // without names, bad says what is wrong
+	names, _ := dns.LookupAddr(ctx, host) // without names, bad has the fault
 	for _, name := range names[:min(len(names), maxNames)] {
 		if len(name) > 1 && name[len(name)-1] == '.' {
 			name = name[:len(name)-1]

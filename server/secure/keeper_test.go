@@ -43,7 +43,7 @@ func (l *lab) issue(name string, hosts ...string) testcert.Pair {
 	return pair
 }
 
-// settings are those of the holder of a certificate.
+// settings are the settings of a certificate's holder.
 func (l *lab) settings(name string) Settings {
 	at := func(suffix string) string { return filepath.Join(l.dir, name+suffix) }
 	return Settings{
@@ -97,7 +97,7 @@ func (l *lab) shake(server, client *tls.Config) (state tls.ConnectionState, serv
 	return state, serverErr, clientErr
 }
 
-// TestHandshakes has which clients are accepted, and what is logged of the others.
+// TestHandshakes has the clients that are accepted, and the log lines about the others.
 func TestHandshakes(t *testing.T) {
 	for name, c := range map[string]struct {
 		prepare                func(l *lab, server, client *Settings)

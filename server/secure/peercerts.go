@@ -37,7 +37,7 @@ func (e *Expiry) Look(log *slog.Logger, expires time.Time) {
 }
 
 // PeerCerts are the certificates for connections between members. Their files are looked at when a
-// connection is opened or accepted: the ones before it keep what they have.
+// connection is opened or accepted: earlier ones keep theirs.
 type PeerCerts struct {
 	Keeper *Keeper
 	reload bool

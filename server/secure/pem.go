@@ -26,9 +26,9 @@ const (
 	pemTrusted     = "TRUSTED CERTIFICATE"
 )
 
-// decodePEM reads certificates and, if withKey, one private key. What it does not read is an error,
-// but for private keys in a store of trusted certificates, and parameters of keys, which keys have
-// in themselves.
+// decodePEM reads certificates and, if withKey, one private key. Blocks that it does not read are
+// an error, but for private keys in a store of trusted certificates, and parameters of keys, which
+// keys have in themselves.
 func decodePEM(text []byte, password string, withKey bool) (c contents, err error) {
 	if isDER(text) {
 		return c, errors.New("is in DER and not in PEM (openssl x509 -inform der)")
@@ -71,7 +71,7 @@ func decodePEM(text []byte, password string, withKey bool) (c contents, err erro
 // isDER reports whether a file is in DER: a SEQUENCE of more than 127 bytes. No text begins so.
 func isDER(text []byte) bool { return len(text) > 1 && text[0] == 0x30 && text[1] > 0x80 }
 
-// unreadBlock says why a block is not read, and what to do.
+// unreadBlock formats why a block is not read, and the remedy.
 func unreadBlock(kind string) string {
 	switch kind {
 	case pemTrusted:
@@ -125,7 +125,7 @@ var (
 		keyBytes int
 		make     func(key []byte) (cipher.Block, error)
 	}{
-		// AES with 128, 192 and 256 bits, and what openssl req writes by default.
+		// AES with 128, 192 and 256 bits, and the default of openssl req.
 		"2.16.840.1.101.3.4.1.2":  {16, aes.NewCipher},
 		"2.16.840.1.101.3.4.1.22": {24, aes.NewCipher},
 		"2.16.840.1.101.3.4.1.42": {32, aes.NewCipher},
@@ -134,7 +134,7 @@ var (
 )
 
 // decryptPKCS8 decrypts a private key in PKCS8 (RFC 5958) that is encrypted with PBES2 (RFC 8018),
-// PBKDF2, and AES or triple DES in CBC mode: what OpenSSL writes since 1.1.
+// PBKDF2, and AES or triple DES in CBC mode, as OpenSSL writes it since 1.1.
 func decryptPKCS8(der []byte, password string) ([]byte, error) {
 	var info struct {
 		Algo pkix.AlgorithmIdentifier

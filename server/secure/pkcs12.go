@@ -12,8 +12,9 @@ import (
 // Java 10000.
 const maxIterations = 1 << 20
 
-// decodePKCS12 reads a PKCS12 store: with private keys in the order of the store, which is that of
-// their aliases in Java; or with certificates that are marked as trusted, as keytool marks them.
+// decodePKCS12 reads a PKCS12 store: with private keys in the order of the store, which is the
+// order of their aliases in Java; or with certificates that are marked as trusted, as keytool marks
+// them.
 func decodePKCS12(text []byte, password string, withKey bool) (c contents, err error) {
 	if err := checkIterations(text, 0); err != nil {
 		return c, fmt.Errorf("PKCS12: %w", err)

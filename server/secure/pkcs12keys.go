@@ -43,7 +43,7 @@ var (
 	oidShroudedBag = asn1.ObjectIdentifier{1, 2, 840, 113549, 1, 12, 10, 1, 2}
 )
 
-// maxKeys is how many private keys a store may have.
+// maxKeys bounds the private keys of a store.
 const maxKeys = 16
 
 // splitKeys makes a store for each private key of a store that has several, with all certificates:
@@ -157,7 +157,7 @@ func dataInfo(values []asn1.RawValue) (info contentInfo, err error) {
 	return info, err
 }
 
-// unmarshalData reads what a ContentInfo of type data has.
+// unmarshalData reads the content of a ContentInfo of type data.
 func unmarshalData(info contentInfo, to any) error {
 	var octets []byte
 	if err := unmarshalAll(info.Content.Bytes, &octets); err != nil {

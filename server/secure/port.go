@@ -32,8 +32,8 @@ const (
 	lingerTimeout = 2 * time.Second
 	// recordBytes is the most that a record has.
 	recordBytes = 16 << 10
-	// unsentRecordBytes is how many bytes of records may wait to be sent: one that is being sent,
-	// and what crypto/tls answers by itself to the other side.
+	// unsentRecordBytes bounds the bytes of records that wait to be sent: one that is being sent,
+	// and the answers that crypto/tls makes by itself.
 	unsentRecordBytes = 4 * recordBytes
 )
 
@@ -41,7 +41,7 @@ const (
 type PortConfig struct {
 	// MaxHandshakes bounds the clients that are in their handshake at a time.
 	MaxHandshakes int
-	Reload        bool // certificates again whose files have changed
+	Reload        bool // certificates when their files have changed
 	Logger        *slog.Logger
 }
 
@@ -114,7 +114,8 @@ func (p *Port) reloadLoop(ctx context.Context) {
 	}
 }
 
-// errUnsentRecords says that the other side does not take what crypto/tls answers by itself.
+// errUnsentRecords says that the other side does not take the answers that crypto/tls makes by
+// itself.
 var errUnsentRecords = errors.New("server: too many TLS records are unsent")
 
 // ErrLongHandshake says that a client sends more than a handshake needs.

@@ -65,9 +65,9 @@ func parseRevocations(text []byte) (revocations, error) {
 
 var errPartialList = errors.New("has a revocation list with a critical extension: it is not a complete one of all certificates of its issuer")
 
-// isComplete returns errPartialList for a list that says that it is not what it seems to be, as one
-// of the changes since another list (delta), or of some certificates only: a certificate that is
-// not on it may be revoked all the same.
+// isComplete returns errPartialList for a list that is marked as partial, as one of the changes
+// since another list (delta), or of some certificates only: a certificate that is not on it may be
+// revoked all the same.
 func isComplete(list *x509.RevocationList) error {
 	for _, extension := range list.Extensions {
 		if extension.Critical {

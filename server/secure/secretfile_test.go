@@ -69,8 +69,7 @@ func TestSecretFileIsReadAgain(t *testing.T) {
 	})
 }
 
-// FuzzSecretFile: whatever is in the file, what is accepted is one or two secrets that are long
-// enough.
+// FuzzSecretFile: of any file, one or two secrets that are long enough are accepted, or none.
 func FuzzSecretFile(f *testing.F) {
 	f.Add([]byte(oldSecret + "\n" + newSecret))
 	f.Fuzz(func(t *testing.T, text []byte) {

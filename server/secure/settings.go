@@ -13,7 +13,7 @@ type Settings struct {
 	KeyStore, TrustStore Store
 	ClientAuth           ClientAuth
 	// MinVersion and MaxVersion are tls.VersionTLS12 or tls.VersionTLS13; 0 means TLS 1.2 and the
-	// newest that there is. CipherSuites are those of TLS 1.2; nil means those of crypto/tls.
+	// newest version. CipherSuites are for TLS 1.2; nil means the default of crypto/tls.
 	MinVersion, MaxVersion uint16
 	CipherSuites           []uint16
 	// AnyHost has the side that connects take a certificate of another host than it meant;
@@ -149,11 +149,11 @@ func ParseProtocols(list string) (minVersion, maxVersion uint16, ignored []strin
 	return minVersion, maxVersion, ignored, nil
 }
 
-// suites13 are those of TLS 1.3, of which crypto/tls always offers all.
+// suites13 are the suites of TLS 1.3. crypto/tls always offers all of them.
 var suites13 = []uint16{tls.TLS_AES_128_GCM_SHA256, tls.TLS_AES_256_GCM_SHA384, tls.TLS_CHACHA20_POLY1305_SHA256}
 
-// ParseCipherSuites reads a list of cipher suites with commas, by their IANA names, which are those
-// of Java, too. It returns those of TLS 1.2, and whether the list has any of TLS 1.3. Suites that
+// ParseCipherSuites reads a list of cipher suites with commas, by their IANA names, which Java
+// uses, too. It returns the suites of TLS 1.2, and whether the list has any of TLS 1.3. Suites that
 // crypto/tls does not have, or counts as insecure, are returned as ignored; if no other is left,
 // that is an error.
 func ParseCipherSuites(list string) (suites []uint16, tls13 bool, ignored []string, err error) {

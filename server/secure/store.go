@@ -14,8 +14,7 @@ import (
 	"time"
 )
 
-// maxStoreBytes is how long a store may be. Those of the certificate authorities of a whole system
-// have a quarter of it.
+// maxStoreBytes bounds a store. The store with all authorities of a system has a quarter of it.
 const maxStoreBytes = 1 << 20
 
 // FileError says which file cannot be used, which configuration key names it, and why.
@@ -30,7 +29,7 @@ func (e *FileError) Unwrap() error { return e.Err }
 // errPassword is returned for a store that its password does not open.
 var errPassword = errors.New("the password is wrong, or the store is damaged")
 
-// contents are what a store has: keys and their certificates, or certificates.
+// contents are the contents of a store: keys and their certificates, or certificates.
 type contents struct {
 	keys  []crypto.PrivateKey
 	certs []*x509.Certificate
@@ -57,7 +56,7 @@ func readFile(key, file string) ([]byte, error) {
 	return text, nil
 }
 
-// password is that of the store, without the end of the line if it comes from a file.
+// password is the password of the store, without the end of the line if it comes from a file.
 func (s *Store) password() (string, error) {
 	if s.PasswordFile == "" {
 		return s.Password, nil
@@ -101,7 +100,7 @@ func (s *Store) read(withKey bool) (contents, error) {
 // separateKey reports whether the private key is in another file than the certificates.
 func (s *Store) separateKey() bool { return s.KeyFile != "" && s.KeyFile != s.File }
 
-// readKey adds the contents of KeyFile to those of File.
+// readKey adds the contents of KeyFile to the contents of File.
 func (s *Store) readKey(c *contents, password string) error {
 	text, err := readFile(s.KeyFileKey, s.KeyFile)
 	if err != nil {
@@ -141,8 +140,8 @@ func (s *Store) decode(text []byte, password string, withKey bool) (contents, er
 }
 
 // certificates makes the certificates that a side may show, of each private key that has one: the
-// one of the key first, then those of its issuers. They are valid at the time. Of several keys
-// those with certificates that are not valid are left out, as in Java; a single one must be valid.
+// key's own first, then its issuers'. They are valid at the time. Of several keys the ones with
+// invalid certificates are left out, as in Java; a single one must be valid.
 func (c contents) certificates(now time.Time) (made []tls.Certificate, err error) {
 	var faults []error
 	for _, key := range c.keys {

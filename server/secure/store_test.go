@@ -19,7 +19,7 @@ import (
 	"lockkeeper/internal/testcert"
 )
 
-// TestStores reads what keytool and openssl have written (testdata; the password is changeit).
+// TestStores reads stores of keytool and openssl (testdata; the password is changeit).
 func TestStores(t *testing.T) {
 	for name, c := range map[string]struct {
 		store   Store
@@ -92,7 +92,7 @@ func TestStores(t *testing.T) {
 	}
 }
 
-// TestCertificates: what a server shows is complete, and valid.
+// TestCertificates: the chain that a server shows is complete, and valid.
 func TestCertificates(t *testing.T) {
 	ca := testcert.NewCA(t, "authority")
 	pair := ca.Issue(t, testcert.Request{Subject: pkix.Name{CommonName: "member"}})
@@ -227,7 +227,7 @@ func TestNoBlockIsLost(t *testing.T) {
 	}
 }
 
-// TestHugeStores: what a length or a count in a store says is not believed.
+// TestHugeStores: a length or a count in a store is checked before it is used.
 func TestHugeStores(t *testing.T) {
 	jks, err := os.ReadFile("testdata/key.jks")
 	if err != nil {

@@ -25,9 +25,9 @@ type Client struct {
 // the state may have been replaced, or may yet be.
 var ErrUnknown = errors.New("it is not known whether the state has been replaced")
 
-// Snapshot downloads the state of the cluster and writes it to w. It returns what the snapshot says
-// of itself when all of it has come and its checksums match. progress is called with the bytes that
-// have come, and those that there are.
+// Snapshot downloads the state of the cluster and writes it to w. It returns the snapshot's own
+// description when all of it has come and its checksums match. progress is called with the received
+// bytes and the total.
 func (c *Client) Snapshot(ctx context.Context, w io.Writer, progress func(done, all int64)) (znode.SnapshotInfo, error) {
 	resp, err := c.do(ctx, http.MethodGet, snapshotName, nil, 0)
 	if err != nil {
@@ -89,8 +89,8 @@ func (c *Client) Restore(ctx context.Context, r io.Reader, size int64, of string
 	return wire.Zxid(answer.LastZxid), nil
 }
 
-// CheckSnapshot reads a snapshot to its end, verifies its checksums, and returns what it says of
-// itself.
+// CheckSnapshot reads a snapshot to its end, verifies its checksums, and returns its own
+// description.
 func CheckSnapshot(r io.Reader) (znode.SnapshotInfo, error) { return znode.ScanSnapshot(r) }
 
 func (c *Client) do(ctx context.Context, method, name string, body io.Reader, size int64) (*http.Response, error) {

@@ -258,8 +258,8 @@ func monitor(r *request) Fields {
 	return fields
 }
 
-// observers lists the observers of the cluster, on the leader. What ZooKeeper says of its
-// connections to them has no counterpart: an observer is a member like any other.
+// observers lists the observers of the cluster, on the leader. ZooKeeper's fields about the
+// connections to them have no counterpart: an observer is a member like any other.
 func observers(r *request) Fields {
 	f := r.Figures()
 	if f.Alone {

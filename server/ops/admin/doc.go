@@ -4,6 +4,6 @@
 //
 // A Server is an http.Handler. It knows the member through the interface Member, and calls it from
 // the goroutines of net/http. Reading is open to everybody, as in ZooKeeper, and has a bounded
-// cost: a listing is as long as Config.MaxBytes allows, and only a few are made at a time. What
-// changes something is for super users.
+// cost: a listing is as long as Config.MaxBytes allows, and only a few are made at a time. Commands
+// that change something are for super users.
 package admin

@@ -10,7 +10,7 @@ import (
 	"lockkeeper/server/ops/door"
 )
 
-// Fields are a JSON object whose fields have an order.
+// Fields are a JSON object with fields in order.
 type Fields []Field
 
 // Field is a name with a value: nil, a bool, a string, an integer, a float64, a Number, []string,
@@ -24,7 +24,7 @@ type Field struct {
 type Number string
 
 // List and Object are JSON arrays and objects of any length. When the answer has become too long,
-// what is left of them is dropped.
+// the rest of them is dropped.
 type (
 	List   iter.Seq[any]
 	Object iter.Seq2[string, any]

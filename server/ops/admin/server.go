@@ -102,7 +102,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serving reports whether clients are served, if only those of read-only mode.
+// serving reports whether any clients are served, those of read-only mode included.
 func (s *Server) serving() bool {
 	m := s.Standing()
 	return m.Serving || m.ReadOnly
@@ -191,7 +191,7 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request, c *command) {
 	s.answer(w, http.StatusOK, c.name, c.run(&request{s, door.CallerOf(r), r.URL.Query()}))
 }
 
-// cutError is the error of an answer whose lists are not complete.
+// cutError is the error of an answer with lists that are not complete.
 const cutError = "the rest is longer than maxResponseBytes"
 
 // answer sends the fields of a command, and behind them its name and its error.

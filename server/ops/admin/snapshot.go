@@ -24,8 +24,8 @@ const (
 	restoreName  = "restore"
 	binaryType   = "application/octet-stream"
 
-	// transferWait is how long a transfer may stand still, and transferRate how many bytes there
-	// must be for each of its seconds.
+	// transferWait bounds the pauses of a transfer, and transferRate is its least rate in bytes per
+	// second.
 	transferWait = 20 * time.Second
 	transferRate = 64 << 10
 	// snapshotWait is how long a snapshot waits for the proof that it has everything.
@@ -138,14 +138,14 @@ type readerFunc func([]byte) (int, error)
 // Read implements io.Reader.
 func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
 
-// pace ends a transfer whose other end is too slow.
+// pace ends a transfer if the other end is too slow.
 type pace struct {
 	start time.Time
 	bytes int64
 	set   func(time.Time) error // sets the deadline
 }
 
-// next allows so many more bytes.
+// next allows n more bytes.
 func (p *pace) next(n int) {
 	p.bytes += int64(n)
 	until := time.Now().Add(transferWait)
@@ -205,12 +205,12 @@ func (s *Server) restore(w http.ResponseWriter, r *http.Request) (zxid wire.Zxid
 // ErrTooLarge says that the state of a snapshot is beyond maxNodes or maxDataBytes.
 var ErrTooLarge = errors.New("the state of the snapshot is larger than this cluster allows (maxNodes, maxDataBytes)")
 
-// restoreSlackBytes is what a snapshot may have besides the nodes: sessions, and ACLs. The bytes of
-// a node in a snapshot are fewer than those that count for maxDataBytes.
+// restoreSlackBytes is the part of a snapshot beside the nodes: sessions and ACLs. A node has fewer
+// bytes in a snapshot than it counts for maxDataBytes.
 const restoreSlackBytes = 256 << 20
 
 // Restore replaces the state of the whole cluster by a snapshot and returns the zxid at which that
-// has happened: see session.Manager.Restore, whose errors it has, and ErrTooLarge.
+// has happened: see session.Manager.Restore. It returns that function's errors, and ErrTooLarge.
 func Restore(ctx context.Context, m ops.Member, sc *znode.SnapshotScanner) (wire.Zxid, error) {
 	m.Config().Logger.Info("the state is to be replaced by a snapshot, as a super user has requested")
 	return m.Sessions().Restore(ctx, sc, func(size znode.Size) error {
@@ -248,8 +248,7 @@ func (f spoolFile) Close() error { return errors.Join(f.File.Close(), os.Remove(
 // ErrOtherCluster refuses the snapshot of another cluster.
 var ErrOtherCluster = errors.New("admin: the snapshot is of another cluster")
 
-// ofCluster is the parameter of a restore with which a user names the other cluster whose snapshot
-// it is to be.
+// ofCluster is the parameter of a restore that names the snapshot's cluster, if it is another one.
 const ofCluster = "cluster"
 
 // admit refuses the snapshot of another cluster, unless the request names that cluster.

@@ -253,8 +253,8 @@ func (s *brokenSink) write(lines []byte) (int, error) {
 
 func (s *brokenSink) close() error { return nil }
 
-// Nobody waits for a log that cannot be written. What fits into the queue is written later, and
-// what does not is counted there.
+// Nobody waits for a log that cannot be written. Lines that fit into the queue are written later;
+// the log counts the others.
 func TestLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &brokenSink{repaired: make(chan struct{})}

@@ -4,7 +4,8 @@
 // A request never waits for its line. Lines are collected in memory and written by one goroutine;
 // when its disk is full, or slow, they wait there, up to a number of bytes. Lines beyond that are
 // lost, counted, and reported in the log itself when it can be written again. A line is written as
-// soon as possible and not synced: it survives the end of the process and not that of the machine.
+// soon as possible and not synced: it survives the end of the process, but not a crash of the
+// machine.
 //
 // A client chooses paths and names of users, so everything in a line is escaped: it can neither
 // begin a line or a field, nor be read as another user's name.

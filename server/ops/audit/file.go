@@ -17,8 +17,8 @@ type file struct {
 	size int64
 }
 
-// mode is that of the files. Paths, names of users and addresses are not for everybody. A file that
-// exists keeps its mode, so an operator may let a group read it.
+// mode is the mode of the files: paths, names of users and addresses are not for everybody. A file
+// that exists keeps its mode, so an operator may let a group read it.
 const mode = 0o600
 
 func openFile(path string, maxBytes int64, keep int) (*file, error) {
@@ -26,7 +26,7 @@ func openFile(path string, maxBytes int64, keep int) (*file, error) {
 	return f, f.open()
 }
 
-// open opens the file for appending. What a crash has left of a last line is ended.
+// open opens the file for appending. It ends a last line that a crash has torn.
 func (f *file) open() error {
 	h, err := os.OpenFile(f.path, os.O_CREATE|os.O_RDWR|os.O_APPEND, mode)
 	if err != nil {
@@ -87,8 +87,8 @@ func (f *file) write(lines []byte) (written int, err error) {
 	return written, nil
 }
 
-// fits returns how many bytes of whole lines the file has room for. An empty file has room for one
-// line of any length.
+// fits returns the number of bytes, in whole lines, that the file has room for. An empty file has
+// room for one line of any length.
 func (f *file) fits(lines []byte) int {
 	room := f.maxBytes - f.size
 	if int64(len(lines)) <= room {

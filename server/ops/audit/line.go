@@ -10,14 +10,14 @@ import (
 	"lockkeeper/wire"
 )
 
-// A line has what the configuration of ZooKeeper's logger puts in front of a line of its audit log,
-// then the fields of the record, separated by tabs:
+// A line has the prefix that ZooKeeper's logger writes by its configuration, then the fields of the
+// record, separated by tabs:
 //
 //	2026-11-24 17:08:16,314 INFO audit.Slf4jAuditLogger: session=0x1\tuser=..\tresult=success\n
 const prefixEnd = " audit.Slf4jAuditLogger: "
 
-// maxValue is how many bytes of a value are in a line. The rest is left out, and a value that is
-// not whole ends with cutMark, which no other can contain.
+// maxValue bounds the bytes of a value in a line. The rest is left out, and a value that is not
+// whole ends with cutMark, which no other can contain.
 const (
 	maxValue = 8 << 10
 	cutMark  = `\...`
@@ -121,8 +121,8 @@ func appendACL(b []byte, acl []wire.ACL) []byte {
 	return b
 }
 
-// appendEscaped appends a value. A backslash is doubled; what does not print, what is in also, and
-// bytes that are no UTF-8 are written as \xNN or \uNNNN.
+// appendEscaped appends a value. A backslash is doubled; characters that do not print, the
+// characters in also, and bytes that are no UTF-8 are written as \xNN or \uNNNN.
 func appendEscaped(b []byte, val, also string) []byte {
 	whole := len(val) <= maxValue
 	if !whole {

@@ -18,12 +18,12 @@ import (
 type Config struct {
 	// File is where the lines go; empty: to Logger.
 	File string
-	// FileBytes is how long the file may become before it is renamed, and Files how many renamed
-	// ones are kept.
+	// FileBytes is the length at which the file is renamed, and Files the number of renamed ones to
+	// keep.
 	FileBytes, Files int
 	// QueueBytes is how much memory lines that are not written yet may take.
 	QueueBytes int
-	// User is what the member is called in lines about what it does itself.
+	// User is the member's name in lines about its own acts.
 	User string
 	// Logger is told of trouble with the file.
 	Logger *slog.Logger
@@ -38,7 +38,7 @@ const (
 	closeTimeout = 5 * time.Second
 )
 
-// Stats are what a Log has counted.
+// Stats are the counters of a Log.
 type Stats struct {
 	Lines int64 // that were taken
 	Lost  int64 // that did not fit into the queue
@@ -62,7 +62,7 @@ type Log struct {
 	untold  int64 // lines that were lost since the log said so last
 }
 
-// sink takes lines. It returns how many bytes, always whole lines, it has written.
+// sink takes lines. It returns the number of bytes that it has written, always whole lines.
 type sink interface {
 	write(lines []byte) (int, error)
 	close() error
@@ -125,14 +125,14 @@ func (l *Log) sayLostLocked(now time.Time) {
 	}
 }
 
-// Stats returns what has been counted.
+// Stats returns the counters.
 func (l *Log) Stats() Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.stats
 }
 
-// run writes what is pending until Close.
+// run writes pending lines until Close.
 func (l *Log) run() {
 	defer close(l.done)
 	var batch []byte
@@ -153,8 +153,7 @@ func (l *Log) run() {
 	}
 }
 
-// take returns what is pending, and has new lines collected in a buffer that has been written,
-// unless that is large.
+// take returns the pending lines, and reuses a written buffer for new ones, unless it is large.
 func (l *Log) take(written []byte) []byte {
 	const most = 1 << 20
 	if cap(written) > most {
@@ -167,8 +166,8 @@ func (l *Log) take(written []byte) []byte {
 	return batch
 }
 
-// write writes lines. What cannot be written is tried again, until Close: then write returns false,
-// and what is left is lost.
+// write writes lines. It tries again after an error, until Close: then write returns false, and the
+// remaining lines are lost.
 func (l *Log) write(lines []byte) bool {
 	for {
 		n, err := l.sink.write(lines)
@@ -195,7 +194,8 @@ func (l *Log) empty() bool {
 	return len(l.pending) == 0
 }
 
-// Close writes what is pending, for 5 s at the most, and closes the file. It ignores later records.
+// Close writes the pending lines, for 5 s at the most, and closes the file. It ignores later
+// records.
 func (l *Log) Close() error {
 	l.mu.Lock()
 	if l.closed {

@@ -18,7 +18,7 @@ import (
 	"lockkeeper/znode"
 )
 
-// act is what an operator wants done.
+// act is an operator's request.
 type act struct {
 	Act     string `json:"act"`
 	Path    string `json:"path"`
@@ -85,11 +85,11 @@ func (c *Console) serveAct(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), actTimeout)
 	defer cancel()
 	answer, target, err := c.do(ctx, r, &a)
-	what := ""
+	cause := ""
 	if err != nil {
-		what = err.Error()
+		cause = err.Error()
 	}
-	c.Door.AuditAct(r, "console."+a.Act, target, what, err == nil)
+	c.Door.AuditAct(r, "console."+a.Act, target, cause, err == nil)
 	if err != nil {
 		if _, ok := err.(*failure); !ok {
 			err = failf(http.StatusConflict, "%v", err)
@@ -101,7 +101,7 @@ func (c *Console) serveAct(w http.ResponseWriter, r *http.Request) {
 	door.WriteJSON(w, http.StatusOK, answer)
 }
 
-// do does what an operator wants. target is what it is about, for the audit log.
+// do carries out an operator's request. target is its path or session, for the audit log.
 func (c *Console) do(ctx context.Context, r *http.Request, a *act) (answer *acted, target string, err error) {
 	confirm := func(want string) error {
 		if a.Confirm == want {
@@ -189,7 +189,7 @@ func (c *Console) breakLock(ctx context.Context, r *http.Request, a *act) (*acte
 	return &acted{Zxid: ops.Hex(zxid), Session: ops.Hex(h.Session), Says: whatHolderSees(&h)}, path, nil
 }
 
-// believing are the libraries whose locks do not notice that their node is gone.
+// believing are the libraries with locks that do not notice the loss of their node.
 var believing = map[string]string{
 	locknode.LibraryCurator:   "Curator's recipe",
 	locknode.LibraryKazoo:     "kazoo",
@@ -219,7 +219,7 @@ func (c *Console) endSession(ctx context.Context, r *http.Request, a *act) (*act
 		return nil, failf(http.StatusBadRequest, "session is %q, and should be like 0x100004a2b3c0001", a.Session)
 	}
 	n := 0
-	c.View(func(store *znode.Store) { n = store.EphemeralCount(wire.SessionID(id)) })
+	c.View(func(store *znode.Store) { n = store.Sessions().EphemeralCount(wire.SessionID(id)) })
 	if _, err := c.Sessions().EndSession(ctx, door.CallerOf(r).Addr, wire.SessionID(id)); err != nil {
 		return nil, err
 	}

@@ -14,7 +14,7 @@ import (
 	"lockkeeper/znode"
 )
 
-// head is what every answer begins with.
+// head has the first fields of every answer.
 type head struct {
 	Member  int    `json:"member"`
 	At      stamp  `json:"at"`
@@ -63,7 +63,7 @@ func newBlob(data []byte, most int) *blob {
 	return b
 }
 
-// sortOf says what data are: json (an object or a list), text, binary or empty.
+// sortOf classifies data: json (an object or a list), text, binary or empty.
 func sortOf(data []byte) string {
 	switch {
 	case len(data) == 0:
@@ -184,7 +184,7 @@ func (v *viewer) sees(store *znode.Store, path string) bool {
 	return ok && v.may(a)
 }
 
-// says is what a contender says of itself, for those who may read its node.
+// says has a contender's own fields, for those who may read its node.
 func says(c *locknode.Contender) (note, who string) {
 	if c.Info == nil {
 		return "", c.Identifier()

@@ -21,7 +21,7 @@ import (
 	"lockkeeper/znode"
 )
 
-// Console answers what docs/api.md describes.
+// Console answers the API of docs/api.md.
 type Console struct {
 	*ops.Shared
 	version  string // of the program
@@ -38,11 +38,11 @@ type Console struct {
 	reconnects map[string]*reconnects // by session, see trouble.go
 }
 
-// listingsAtOnce is how many directories may be listed at a time.
+// listingsAtOnce bounds the directories that are listed at a time.
 const listingsAtOnce = 2
 
-// New returns a Console, whose history is that of a recorder. page serves the files of the page;
-// nil: there is none. The Console has to be closed.
+// New returns a Console with the history of a recorder. page serves the files of the page; nil:
+// there is none. The Console has to be closed.
 func New(shared *ops.Shared, version string, recorder *Recorder, page http.Handler) *Console {
 	c := &Console{Shared: shared, version: version, recorder: recorder, page: page,
 		index: newIndex(shared.View, recorder, shared.Config().IndexBytes), reports: door.NewPace(3),
@@ -71,19 +71,19 @@ var views = map[string]func(*Console, url.Values, *viewer, time.Time) (any, erro
 // permit.
 var reports = map[string]bool{"locks": true, "lock": true, "queues": true, "history": true}
 
-// codes are what clients get for the statuses of failures.
+// codes are the clients' error codes for the statuses of failures.
 var codes = map[int]wire.Code{
 	http.StatusBadRequest: wire.CodeBadArguments, http.StatusForbidden: wire.CodeNoAuth,
 	http.StatusNotFound: wire.CodeNoNode, http.StatusServiceUnavailable: wire.CodeThrottledOp,
 }
 
-// reportWait is how long a client's report waits for those of others: meanwhile no other request of
-// its session is answered.
+// reportWait is how long a client's report waits for the reports of others: meanwhile no other
+// request of its session is answered.
 const reportWait = time.Second
 
 // Report answers a view to a client with these identities: its name and parameters, as they follow
-// api/v1/ in an address of HTTP. Codes: NoNode for other views and for what is not there,
-// BadArguments, NoAuth, ThrottledOp when there is no memory for it.
+// api/v1/ in an address of HTTP. Codes: NoNode for other views and missing nodes, BadArguments,
+// NoAuth, ThrottledOp when there is no memory for it.
 func (c *Console) Report(ctx context.Context, text string, ids []znode.Identity) ([]byte, wire.Code) {
 	name, query, _ := strings.Cut(text, "?")
 	if !reports[name] {

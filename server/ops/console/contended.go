@@ -25,21 +25,23 @@ func (c Contention) LongestWait(now time.Time) time.Duration {
 }
 
 const (
-	// walkStep is how many sessions and ephemeral nodes are visited under one lock of the state.
+	// walkStep is the number of sessions and ephemeral nodes that are visited under one lock of the
+	// state.
 	walkStep = 500
-	// contendedLook is how many nodes at the head of a queue Survey looks at, to tell who waits.
+	// contendedLook is the number of nodes at the head of a queue that Survey looks at, to tell who
+	// waits.
 	contendedLook = 64
-	// contendedChildren is how many children it looks at for that.
+	// contendedChildren is the number of children that it looks at for that.
 	contendedChildren = 1000
-	// deadlockContenders is among how many contenders it looks for deadlocks.
+	// deadlockContenders bounds the contenders among which it looks for deadlocks.
 	deadlockContenders = 50_000
 )
 
 // Waits is who waits for locks.
 type Waits struct {
 	Contended []Contention // the locks with the most waiters, the most contended first
-	// Deadlocks is how many there are. It is not Known if the sessions that have nodes in several
-	// queues contend with more than deadlockContenders others.
+	// Deadlocks is their number. It is not Known if the sessions that have nodes in several queues
+	// contend with more than deadlockContenders others.
 	Deadlocks int
 	Known     bool
 }
@@ -60,15 +62,15 @@ func Survey(view func(func(*znode.Store)), n int) Waits {
 	return w
 }
 
-// survey is what a walk finds.
+// survey is the result of a walk.
 type survey struct {
 	queues     map[string]*tally // by lock
 	several    map[string]bool   // locks of sessions that are in several, or around others
 	semaphores map[string]bool   // by path
 
-	session wire.SessionID // whose nodes are being visited
+	session wire.SessionID // the owner of the nodes being visited
 	first   string         // the lock of its first node
-	more    []string       // those of its other nodes
+	more    []string       // paths of its other nodes
 }
 
 // tally counts the nodes of a lock.
@@ -146,9 +148,9 @@ func (s *survey) contended(view func(func(*znode.Store)), n int) []Contention {
 	return slices.DeleteFunc(list, func(c Contention) bool { return c.Waiting <= 0 })
 }
 
-// measure finds out how many of the nodes hold, and since when the first of the others waits. Nodes
-// of a queue that are no ephemerals of a lock are few, if any, and only the first children are
-// looked at. What the nodes say of their owners is parsed without the lock of the state.
+// measure counts the nodes that hold, and finds since when the first of the others waits. Nodes of
+// a queue that are no ephemerals of a lock are few, if any, and only the first children are looked
+// at. The nodes' data are parsed without the lock of the state.
 func (c *Contention) measure(view func(func(*znode.Store)), t *tally) {
 	dirs := []string{c.Path}
 	if t.waiting+t.leases > 0 {

@@ -1,24 +1,23 @@
-// Package console shows a member to people: its locks with their history, what is wrong with them,
-// its sessions, nodes and cluster, as JSON and as the page that reads it
-// (server/ops/console/web). It also acts for an operator. docs/api.md is what it answers.
+// Package console shows a member to people: its locks with their history and their trouble, its
+// sessions, nodes and cluster, as JSON and as the page that reads it (server/ops/console/web). It
+// also acts for an operator. docs/api.md describes the answers.
 //
 // It sees the member through one interface, [Member], which package server implements.
 //
-// # What it costs
+// # Costs
 //
-// A [Recorder] notes what happens to ephemeral nodes while commands are applied, in a ring of
-// bounded bytes: the history. That is all that goes on while nobody looks. The index of all locks
-// is built when somebody asks, from the ephemeral nodes of all sessions, in steps that lock the
-// state for less than a millisecond; while somebody looks it follows the Recorder, so that what it
-// costs depends on what changes, not on how many locks there are. It is dropped when nobody has
-// looked for a while.
+// A [Recorder] notes the events of ephemeral nodes while commands are applied, in a ring of bounded
+// bytes: the history. Nothing else goes on while nobody looks. The index of all locks is built when
+// somebody asks, from the ephemeral nodes of all sessions, in steps that lock the state for less
+// than a millisecond; while somebody looks it follows the Recorder, so its cost depends on the
+// number of changes, not on the number of locks. It is dropped when nobody has looked for a while.
 //
 // All that watch share one computation a second for each view that is wanted ([hub]).
 //
 // # For metrics
 //
 // [Survey] finds the locks with the most waiters, and deadlocks, without the index.
-// [Recorder].Granted is told, while a command is applied, whose contender is the next: package
+// [Recorder].Granted gets the session of the next contender while a command is applied: package
 // session measures with it how long the next holder's client takes to react to the end of the
 // holder before it (session.Measures.Handoff).
 package console

@@ -22,9 +22,9 @@ const (
 	writeTimeout = 10 * time.Second
 )
 
-// hub has what all event streams share: while there are any, each answer that is wanted is made
-// once in everyMs, however many want it. Each has a goroutine while it is made, so that a slow one
-// delays no other.
+// hub has what all event streams share: while there are any, each requested answer is made once in
+// everyMs for all its watchers. Each has a goroutine while it is made, so that a slow one delays no
+// other.
 type hub struct {
 	c    *Console
 	seed maphash.Seed
@@ -46,7 +46,7 @@ type watcher struct {
 	viewer *viewer
 	latest chan message // capacity 1: the newest
 	beats  chan []byte  // capacity 1
-	sum    uint64       // of what it was sent
+	sum    uint64       // of its last answer
 }
 
 type message struct {
@@ -197,8 +197,8 @@ func put[T any](c chan T, v T) {
 // fixedTime is taken for the present when only that is looked for whether an answer has changed.
 var fixedTime = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// answer makes the answer of watchers that want the same, and sends it to those that have another
-// one. What has changed is found out with a fixed time, so that ages do not count.
+// answer makes the answer of watchers that want the same, and sends it to watchers that have
+// another one. Answers are compared at a fixed time, so that ages do not count as changes.
 func (h *hub) answer(list []*watcher) {
 	w := list[0]
 	body, err := h.c.answer(w.view, w.query, w.viewer, fixedTime)
@@ -344,7 +344,7 @@ func (c *Console) sendFirst(s *stream, me *watcher) bool {
 	return s.send("view", "", door.Encode(body))
 }
 
-// follow sends what comes until the client has gone.
+// follow sends the changes until the client has gone.
 func (c *Console) follow(s *stream, me *watcher, r *http.Request) {
 	for {
 		latest := me.latest

@@ -55,14 +55,14 @@ type historyAnswer struct {
 	BeginsZxid string `json:"beginsZxid"`
 	BeginsWhy  string `json:"beginsWhy"`
 	Truncated  bool   `json:"truncated"`
-	// Hidden: the lock is gone with its parent, so that no ACL says who may read what happened.
+	// Hidden: the lock is gone with its parent, so that no ACL says who may read its history.
 	Hidden  bool       `json:"hidden"`
 	Holds   []Hold     `json:"holds"`
 	Quit    []quitter  `json:"quit"`
 	Waiters [][2]int64 `json:"waiters"`
 }
 
-// replayWait is how long a history waits for those of others.
+// replayWait is how long a history waits for the histories of others.
 const replayWait = time.Second
 
 // history answers who held a lock from when to when.
@@ -165,7 +165,7 @@ func thinOut(points [][2]int64, most int) [][2]int64 {
 	return list
 }
 
-// replay plays what happened to one lock.
+// replay replays the events of one lock.
 //
 // The contenders that were there when the history begins are those that are there now and were
 // made before, and those that went since and were made before: an event of a deletion says when its
@@ -193,7 +193,7 @@ type replay struct {
 	waiters [][2]int64
 }
 
-// start collects what the replay needs. The index's mu is held.
+// start collects the input of the replay. The index's mu is held.
 func (r *replay) start(x *index) {
 	events, begin := x.rec.all()
 	r.begin = begin
@@ -245,7 +245,7 @@ func (r *replay) run() error {
 	made := map[string]bool{} // within the history, by path and token
 	key := func(path string, czxid wire.Zxid) string { return path + ops.Hex(czxid) }
 	for i := range r.events {
-		if e := &r.events[i]; e.what == created {
+		if e := &r.events[i]; e.kind == created {
 			made[key(e.path, e.czxid)] = true
 		}
 	}
@@ -259,7 +259,7 @@ func (r *replay) run() error {
 		}
 	}
 	for i := range r.events {
-		if e := &r.events[i]; e.what == deleted {
+		if e := &r.events[i]; e.kind == deleted {
 			dir, name := locknode.Split(e.path)
 			add(locknode.New(dir, name, int64(e.owner), instant(e.ctimeMs), int64(e.czxid), nil))
 		}
@@ -293,7 +293,7 @@ func (r *replay) play(e *event) {
 	if r.queued[e.path] { // most often the first, or one of the last
 		i = slices.IndexFunc(r.all, func(c locknode.Contender) bool { return c.Node == name && c.Path == dir })
 	}
-	switch e.what {
+	switch e.kind {
 	case created:
 		r.access[e.path], r.addrs[e.path] = e.access, e.addr
 		if i < 0 {
@@ -339,9 +339,9 @@ func (r *replay) ended(c *locknode.Contender, e *event) {
 	delete(r.holding, c.Node)
 }
 
-// judge notes who holds from now on, and how many wait. It looks at a few contenders at the head of
-// the queue, for those behind them do not hold; at more of them if all of these do, or if they may
-// be the leases of a semaphore.
+// judge notes who holds from now on, and the number of waiters. It looks at a few contenders at the
+// head of the queue, for those behind them do not hold; at more of them if all of these do, or if
+// they may be the leases of a semaphore.
 func (r *replay) judge(atMs int64, exact bool) {
 	queue, waiting := r.resolve(judgeFew)
 	if r.kind == kindSemaphore || waiting > 0 && !slices.ContainsFunc(queue, func(c locknode.Contender) bool { return !c.Held }) {
@@ -374,13 +374,13 @@ func (r *replay) judge(atMs int64, exact bool) {
 	}
 }
 
-// How many contenders at the head of a queue are looked at for each event of a replay.
+// Numbers of contenders at the head of a queue that are looked at for each event of a replay.
 const (
 	judgeFew  = 8
 	judgeMost = 256
 )
 
-// resolve finds out who of the first contenders holds, and returns how many there are besides.
+// resolve finds out who of the first contenders holds, and returns the number of the others.
 func (r *replay) resolve(most int) (queue []locknode.Contender, others int) {
 	queue = slices.Clone(r.all[:min(len(r.all), most)])
 	others = len(r.all) - len(queue)

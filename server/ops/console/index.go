@@ -28,11 +28,12 @@ type index struct {
 	content
 }
 
-// content is what an index knows, and where the Recorder was then. The index's mu guards it.
+// content is the content of an index, and the position of the Recorder that it is from. The index's
+// mu guards it.
 type content struct {
 	built      bool
 	used       time.Time
-	bytes      int  // what it takes, at the most
+	bytes      int  // its memory, at the most
 	full       bool // it takes more than it may
 	at         cursor
 	zxid       wire.Zxid
@@ -40,7 +41,7 @@ type content struct {
 	where      map[string]*lock // by the path of a node
 	semaphores map[string]bool  // paths that have Curator's leases below them
 	dirty      map[string]*lock
-	beginMs    int64  // where what is recorded begins
+	beginMs    int64  // begin of the recording
 	changes    uint64 // grows with each change
 	nodes      map[wire.SessionID]sessionNodes
 	shared     int // sessions that have more than one node
@@ -80,7 +81,7 @@ type headKey struct {
 
 func keyOf(c *locknode.Contender) headKey { return headKey{c.Node, c.Token} }
 
-// sessionNodes are the nodes of a session: how many, and those that say who it is, in the order in
+// sessionNodes are the nodes of a session: their number, and the ones that name it, in the order in
 // which they came.
 type sessionNodes struct {
 	n     int
@@ -115,8 +116,9 @@ func newIndex(view func(func(*znode.Store)), rec *Recorder, maxBytes int) *index
 	return &index{view: view, rec: rec, maxBytes: maxBytes}
 }
 
-// What an index takes at the most (TestIndexBytes): for a contender, with the names in the maps and
-// the copy in its queue; for a lock; for what the data of a contender say; and for a text there.
+// Upper bounds of the bytes of an index (TestIndexBytes): for a contender, with the names in the
+// maps and the copy in its queue; for a lock; for the fields in the data of a contender; and for a
+// text there.
 const (
 	contenderBytes = 700
 	lockBytes      = 1600
@@ -128,13 +130,13 @@ const (
 var errIndexMemory = failf(http.StatusServiceUnavailable,
 	"the locks of this cluster do not fit into the memory that the console has for them (console.indexBytes)")
 
-// countLocked adds n to what the index takes.
+// countLocked adds n to the bytes of the index.
 func (x *index) countLocked(n int) {
 	x.bytes += n
 	x.full = x.full || x.bytes > x.maxBytes
 }
 
-// bytesOf is what a contender takes besides its place.
+// bytesOf returns the bytes of a contender besides its place.
 func bytesOf(c *locknode.Contender) int {
 	n := contenderBytes + len(c.Path) + len(c.Node)
 	if info := c.Info; info != nil {
@@ -209,7 +211,7 @@ func (x *index) updateLocked() {
 	clear(x.dirty)
 }
 
-// buildLocked visits all ephemeral nodes. What happens meanwhile is in the ring.
+// buildLocked visits all ephemeral nodes. The ring has the events meanwhile.
 func (x *index) buildLocked() {
 	x.rec.look(true)
 	x.at = x.rec.end()
@@ -253,7 +255,7 @@ func (x *index) buildLocked() {
 	x.beginMs = begin.TimeMs
 	for _, part := range events {
 		for i := range part {
-			if e := &part[i]; e.what == deleted {
+			if e := &part[i]; e.kind == deleted {
 				path, plain := locknode.Place(e.path, x.isSemaphore)
 				if l := x.locks[path]; l != nil && !plain {
 					dir, name := locknode.Split(e.path)
@@ -265,8 +267,8 @@ func (x *index) buildLocked() {
 	}
 }
 
-// followLocked applies what the Recorder has recorded since; it drops the index if that is not
-// complete.
+// followLocked applies the events since the last call; it drops the index if the ring has lost
+// some.
 func (x *index) followLocked() {
 	events, to, lost := x.rec.since(x.at)
 	if lost {
@@ -279,7 +281,7 @@ func (x *index) followLocked() {
 		for i := range part {
 			e := &part[i]
 			x.zxid = max(x.zxid, e.zxid)
-			switch e.what {
+			switch e.kind {
 			case created:
 				x.addLocked(e.path, e.owner, e.ctimeMs, e.czxid, e.data, e.access, e.addr)
 			case changed:
@@ -457,8 +459,7 @@ func (l *lock) find(path string) int {
 	return slices.IndexFunc(l.all, is)
 }
 
-// resolve finds out who holds.
-// beginMs is where what is recorded begins.
+// resolve finds out who holds. beginMs is the begin of the recording.
 func (l *lock) resolve(beginMs int64) {
 	if l.plain {
 		l.queue = l.queue[:0]
@@ -550,8 +551,8 @@ const (
 	// deadlocksCheap is for how long deadlocks may be searched for as often as something changes. A
 	// search among many locks that takes longer is followed by a rest.
 	deadlocksCheap = 5 * time.Millisecond
-	// restAfter is how many times as long as it took the rest after some work is: so the work takes
-	// a fiftieth of one core at the most.
+	// restAfter is the ratio of a rest to the work before it: so the work takes a fiftieth of one
+	// core at the most.
 	restAfter = 50
 )
 

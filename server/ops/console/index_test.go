@@ -21,8 +21,8 @@ func heapBytes() int {
 	return int(m.HeapAlloc)
 }
 
-// What an index says that it takes is at least what it takes, whatever the locks look like; and it
-// says so again when they have changed.
+// The bytes that an index counts are at least the bytes of its memory, for locks of all kinds, and
+// also after changes.
 func TestIndexBytes(t *testing.T) {
 	const nodes = 2000
 	info := `{"by":"lockkeeper/recipes","host":"worker-17.example.org","pid":12345,"since":"2026-01-01T00:00:00Z"}`

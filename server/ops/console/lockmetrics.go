@@ -10,13 +10,13 @@ import (
 )
 
 const (
-	// contendedLocks is how many locks have metrics of their own.
+	// contendedLocks is the number of locks with metrics of their own.
 	contendedLocks = 10
 	// pathLabelBytes is how much of a lock's path its metrics have at the most.
 	pathLabelBytes = 200
 )
 
-// LockMetrics are those of the locks with the most waiters, and of deadlocks.
+// LockMetrics are the metrics of the locks with the most waiters, and of deadlocks.
 func LockMetrics(view func(func(*znode.Store)), now time.Time) (list metrics.List) {
 	seen := map[string]bool{}
 	waits := Survey(view, contendedLocks)

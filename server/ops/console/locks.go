@@ -118,7 +118,7 @@ func newLockFilter(q url.Values) (f lockFilter, err error) {
 	return f, err
 }
 
-// matches reports whether a lock that v may see matches by what v may read of it.
+// matches reports whether a lock that v may see matches, by the parts that v may read.
 func (f *lockFilter) matches(x *index, l *lock, v *viewer) bool {
 	switch {
 	case f.kind != "" && l.kind != f.kind,
@@ -147,7 +147,7 @@ func (f *lockFilter) matches(x *index, l *lock, v *viewer) bool {
 	return false
 }
 
-// searchMost is how many contenders of a queue are searched.
+// searchMost bounds the contenders of a queue that are searched.
 const searchMost = 100
 
 // lockOrder returns the order of a table.
@@ -256,7 +256,7 @@ func (x *index) row(l *lock, store *znode.Store, v *viewer, now time.Time) lockR
 		}
 		h := holderRow{Node: c.Node, Session: ops.Hex(c.Session), Mode: modeOf(l, c), Token: c.Token,
 			SinceAt: stamp(l.heads[keyOf(c)].at), SinceExact: l.heads[keyOf(c)].exact,
-			Address: v.address(l.access[c.Path+"/"+c.Node], c.Session, store.SessionAddr(wire.SessionID(c.Session)))}
+			Address: v.address(l.access[c.Path+"/"+c.Node], c.Session, store.Sessions().Addr(wire.SessionID(c.Session)))}
 		if v.may(l.access[c.Path+"/"+c.Node]) {
 			h.Note, h.Who = says(c)
 		}
@@ -268,7 +268,7 @@ func (x *index) row(l *lock, store *znode.Store, v *viewer, now time.Time) lockR
 	return r
 }
 
-// modeOf is what a contender wants, as the API has it.
+// modeOf is the mode of a contender, as the API has it.
 func modeOf(l *lock, c *locknode.Contender) string {
 	if l.plain && c.Info == nil {
 		return locknode.KindUnknown.String()
@@ -276,7 +276,7 @@ func modeOf(l *lock, c *locknode.Contender) string {
 	return c.Kind.String()
 }
 
-// leasesOf is how many leases a semaphore has, if its library has written that down: kazoo and
+// leasesOf is the number of a semaphore's leases, if its library has written that down: kazoo and
 // package recipes write the number as the data of a node.
 func leasesOf(store *znode.Store, path string, v *viewer) *int {
 	data, _, code := store.Get(path, v.readers())
@@ -366,7 +366,7 @@ func (x *index) contenderRow(l *lock, c *locknode.Contender, store *znode.Store,
 		Orphan:   c.Orphan, MayIgnore: orEmpty(c.MayIgnore), Within: []string{},
 		Deadlock: slices.Contains(v.deadlocked[l], c.Token),
 	}
-	if info, ok := store.Session(wire.SessionID(c.Session)); ok {
+	if info, ok := store.Sessions().Get(wire.SessionID(c.Session)); ok {
 		r.Address, r.TimeoutMs = v.address(l.access[c.Path+"/"+c.Node], c.Session, info.Addr), info.TimeoutMs
 	}
 	if here[wire.SessionID(c.Session)] {

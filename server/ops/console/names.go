@@ -6,22 +6,22 @@ import (
 	"lockkeeper/znode"
 )
 
-// named is what people know a session by. Note and Who are what a contender of the session says of
-// itself, for those who may read its node.
+// named has the names of a session for people. Note and Who are a contender's own fields, for those
+// who may read its node.
 type named struct {
 	Address string `json:"address"`
 	Who     string `json:"who"`
 	Note    string `json:"note"`
 }
 
-// namesLooked is how many nodes of a session are looked at for its name.
+// namesLooked bounds the nodes of a session that are looked at for its name.
 const namesLooked = 500
 
-// nameOf returns what a session is known by: what the first of its nodes says that v may read, as
-// if there were no others. The index's mu is held.
+// nameOf returns the names of a session: those in the first of its nodes that v may read, as if
+// there were no others. The index's mu is held.
 func (x *index) nameOf(store *znode.Store, v *viewer, session int64) named {
 	id := wire.SessionID(session)
-	n := named{Address: v.withPort(id, store.SessionAddr(id))}
+	n := named{Address: v.withPort(id, store.Sessions().Addr(id))}
 	paths := x.nodes[id].named
 	for _, path := range paths[:min(len(paths), namesLooked)] {
 		l := x.where[path]
@@ -36,7 +36,7 @@ func (x *index) nameOf(store *znode.Store, v *viewer, session int64) named {
 	return n
 }
 
-// namesOf returns what the sessions of some edges are known by. The index's mu is held.
+// namesOf returns the names of the sessions of some edges. The index's mu is held.
 func (x *index) namesOf(v *viewer, edges []edgeRow) map[string]named {
 	names := map[string]named{}
 	for _, e := range edges[:min(len(edges), walkStep)] {

@@ -108,7 +108,7 @@ func notReadable(path string, code wire.Code) error {
 	return failf(http.StatusNotFound, "there is no node %s", path)
 }
 
-// typeOf tells from the owner field, as ZooKeeper has it, what a node is.
+// typeOf returns the type of a node from its owner field, as ZooKeeper has it.
 func typeOf(owner wire.SessionID) string {
 	switch {
 	case owner == 0:
@@ -150,7 +150,7 @@ type childrenAnswer struct {
 	Children []childRow `json:"children"`
 }
 
-// childStep is how many children are listed under one lock of the state.
+// childStep is the number of children that are listed under one lock of the state.
 const childStep = 2000
 
 // children answers with a page of a node's children.

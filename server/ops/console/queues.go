@@ -34,9 +34,9 @@ type queuesAnswer struct {
 }
 
 const (
-	// queueStep is how many contenders are looked up under one lock of the state.
+	// queueStep is the number of contenders that are looked up under one lock of the state.
 	queueStep = 100
-	// queuesBytes is about how large an answer gets: clients refuse those of more than 1 MB.
+	// queuesBytes is about the largest size of an answer: clients refuse more than 1 MB.
 	queuesBytes = 256 << 10
 )
 
@@ -102,8 +102,7 @@ func (x *index) after(under, from string, n int) []*lock {
 	return top.sorted()
 }
 
-// isAt reports whether a lock is at or below a path, or the path is that of one of its queues or
-// nodes.
+// isAt reports whether a lock is at or below a path, or the path names one of its queues or nodes.
 func (l *lock) isAt(path string) bool {
 	if isUnder(l.path, path) {
 		return true

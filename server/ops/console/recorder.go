@@ -9,12 +9,12 @@ import (
 	"lockkeeper/znode"
 )
 
-// what says what happened to an ephemeral node.
-type what uint8
+// eventKind is the kind of an event.
+type eventKind uint8
 
 const (
-	created what = iota
-	changed      // its data
+	created eventKind = iota
+	changed           // its data
 	deleted
 )
 
@@ -29,15 +29,15 @@ const (
 	Deleted  End = "deleted"  // another session deleted the node
 )
 
-// event is what happened to an ephemeral node.
+// event is an event of an ephemeral node.
 type event struct {
-	what    what
+	kind    eventKind
 	end     End // of deleted
 	zxid    wire.Zxid
 	timeMs  int64 // of the entry
 	path    string
 	owner   wire.SessionID
-	by      wire.SessionID // whose command it was
+	by      wire.SessionID // session of the command
 	czxid   wire.Zxid
 	ctimeMs int64
 	access  *znode.Access
@@ -46,11 +46,11 @@ type event struct {
 }
 
 const (
-	// dataMax is how much of a node's data is kept: what package recipes writes fits.
+	// dataMax bounds the bytes of a node's data that are kept: the data of package recipes fit.
 	dataMax = 1 << 10
-	// eventBytes is what an event counts for, besides its path and data.
+	// eventBytes is the memory of an event, besides its path and data.
 	eventBytes = 176
-	// chunkEvents is how many events are overwritten at a time.
+	// chunkEvents is the number of events that are overwritten at a time.
 	chunkEvents = 256
 	// arenaBytes is how much data is allocated for at a time.
 	arenaBytes = 16 << 10
@@ -72,25 +72,25 @@ const (
 	beganAtSnapshot = "snapshot"
 )
 
-// Begin is where a history begins: of what happened before, this member knows nothing.
+// Begin is where a history begins: this member knows nothing of earlier events.
 type Begin struct {
 	TimeMs int64
 	Zxid   wire.Zxid
 	Why    string
 }
 
-// Recorder keeps what happens to ephemeral nodes while commands are applied, in a ring that is
+// Recorder keeps the events of ephemeral nodes while commands are applied, in a ring that is
 // bounded in bytes.
 //
 // Lock: Applied and Restored are called while the state is locked, and never wait: mu is held for
 // as long as it takes to append an event or to copy a list of chunks.
 type Recorder struct {
 	historyBytes int
-	// Granted, if not nil, is called in Applied with the session whose contender is the first in
-	// its queue now, because the holder in front of it has gone.
+	// Granted, if not nil, is called in Applied with the session of the contender that is the first
+	// in its queue now, because the holder in front of it has gone.
 	Granted func(next wire.SessionID)
 
-	arena []byte // copies of data are made here; what is full belongs to the events
+	arena []byte // copies of data are made here; a full arena belongs to the events
 
 	mu     sync.Mutex
 	looked bool // an index follows
@@ -102,7 +102,7 @@ type Recorder struct {
 	resets int      // by snapshots
 }
 
-// NewRecorder returns a Recorder that keeps so many bytes, 0 for none.
+// NewRecorder returns a Recorder that keeps up to that number of bytes, 0 for none.
 func NewRecorder(historyBytes int) *Recorder { return &Recorder{historyBytes: historyBytes} }
 
 // Applied records a command that has just been applied, as the replica's listener learns of it.
@@ -135,14 +135,14 @@ func (r *Recorder) record(store *znode.Store, c *znode.Command, res *znode.Resul
 	}
 	switch e.Type {
 	case wire.EventNodeCreated:
-		n.what = created
-		n.addr = store.SessionAddr(e.Owner)
+		n.kind = created
+		n.addr = store.Sessions().Addr(e.Owner)
 	case wire.EventNodeDeleted:
-		n.what, n.end = deleted, endOf(c, e.Owner)
+		n.kind, n.end = deleted, endOf(c, e.Owner)
 	default:
-		n.what = changed
+		n.kind = changed
 	}
-	if n.what != deleted && len(e.Data) <= dataMax {
+	if n.kind != deleted && len(e.Data) <= dataMax {
 		n.data = r.copy(e.Data)
 	}
 	r.mu.Lock()
@@ -227,8 +227,8 @@ func (r *Recorder) restart(store *znode.Store, why string, reset bool) {
 // grant calls Granted if the node that is gone was the first of its queue, and the next one waited
 // for it. A queue is in the order in which its nodes were made, so its first child was made after
 // the node that was first. Who reads beside another reader, or has a lease of a semaphore, held
-// already; of nodes that no lock is known to make, such as those of the members of a group, none
-// need wait for another.
+// already; nodes that no known lock makes, such as the members of a group, need not wait for each
+// other.
 func (r *Recorder) grant(store *znode.Store, e *znode.Event) {
 	dir, name := locknode.Split(e.Path)
 	kind := locknode.KindOf(name)
@@ -256,7 +256,7 @@ func (r *Recorder) look(on bool) {
 	}
 }
 
-// cursor is a position in the ring: behind so many events of a chunk.
+// cursor is a position in the ring: a chunk, and a number of its events.
 type cursor struct {
 	chunk  int64
 	events int

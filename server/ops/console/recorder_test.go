@@ -62,7 +62,7 @@ func (p *tape) create(id wire.SessionID, path, data string, mode wire.CreateMode
 // view is Member.View.
 func (p *tape) view(f func(*znode.Store)) { f(p.s) }
 
-// history is what the API answers of a lock, without the head.
+// history is the API's history of a lock, without the head.
 func (p *tape) history(path string) (*replay, *historyAnswer) {
 	c := &Console{index: newIndex(p.view, p.r, math.MaxInt)}
 	r := &replay{path: path, viewer: &viewer{ctx: context.Background(), super: true}, viewing: p.view}
@@ -125,7 +125,7 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// TestHistoryIsBounded: what has been overwritten is admitted, and what is left is right.
+// TestHistoryIsBounded: an answer says that older events are overwritten, and the others are right.
 func TestHistoryIsBounded(t *testing.T) {
 	const bound = 200_000
 	p := newTape(t, bound)
@@ -254,7 +254,7 @@ func TestTopLocks(t *testing.T) {
 	}
 }
 
-// BenchmarkApplied is what the Recorder costs for a command: of a lock, and of any other node.
+// BenchmarkApplied is the Recorder's cost for a command: of a lock, and of any other node.
 func BenchmarkApplied(b *testing.B) {
 	for _, kind := range []string{"lock", "other"} {
 		b.Run(kind, func(b *testing.B) {
@@ -281,8 +281,8 @@ func BenchmarkApplied(b *testing.B) {
 	}
 }
 
-// TestIndexIsDropped: an index that nobody uses goes, also one whose Recorder has overwritten what
-// it has not read, and the next use builds it again.
+// TestIndexIsDropped: an index that nobody uses goes, also one that has not read events before the
+// Recorder has overwritten them, and the next use builds it again.
 func TestIndexIsDropped(t *testing.T) {
 	p := newTape(t, 1<<20)
 	x := newIndex(p.view, p.r, math.MaxInt)
@@ -306,6 +306,6 @@ func TestIndexIsDropped(t *testing.T) {
 	locks()
 	p.r.Restored(p.s)
 	if n := locks(); n != 1 {
-		t.Errorf("%d locks after what was recorded is lost", n)
+		t.Errorf("%d locks after the loss of the recording", n)
 	}
 }

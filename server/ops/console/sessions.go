@@ -49,7 +49,7 @@ type sessionsAnswer struct {
 	Sessions []sessionRow `json:"sessions"`
 }
 
-// sessionStep is how many sessions are read under one lock of the state.
+// sessionStep is the number of sessions that are read under one lock of the state.
 const sessionStep = 2000
 
 // sessions answers with a page of the sessions that match.
@@ -75,7 +75,7 @@ func (c *Console) sessions(q url.Values, v *viewer, now time.Time) (any, error) 
 	for at := 0; at >= 0; {
 		var infos []znode.SessionInfo
 		c.View(func(store *znode.Store) {
-			infos, at = store.SessionsFrom(at, sessionStep)
+			infos, at = store.Sessions().From(at, sessionStep)
 			a.Total = store.Counts().Sessions
 		})
 		for i := range infos {
@@ -102,8 +102,8 @@ func (c *Console) sessions(q url.Values, v *viewer, now time.Time) (any, error) 
 	return a, nil
 }
 
-// nameSessions fills in what the sessions are known by. If the locks do not fit into the index,
-// that is their address alone.
+// nameSessions fills in the names of the sessions. If the locks do not fit into the index, that is
+// their address alone.
 func (c *Console) nameSessions(rows []sessionRow, v *viewer) {
 	_ = c.index.with(func() {
 		for i := range rows {
@@ -234,7 +234,7 @@ func (c *Console) session(q url.Values, v *viewer, now time.Time) (any, error) {
 	var info znode.SessionInfo
 	var paths []string
 	c.View(func(store *znode.Store) {
-		if info, ok = store.Session(id); ok {
+		if info, ok = store.Sessions().Get(id); ok {
 			paths = store.Ephemerals(id)
 		}
 	})

@@ -15,7 +15,7 @@ import (
 // From when on something is trouble.
 const (
 	longMs         = 300_000 // a lock is held for so long while others wait
-	longAloneTimes = 10      // and so many times as long without
+	longAloneTimes = 10      // and this many times as long without
 	herdWatches    = 100
 	hotWaiters     = 10
 	expiringPart   = 1.0 / 3 // of its timeout is left of a session
@@ -158,8 +158,8 @@ func (c *Console) herds(v *viewer) (seen []herdRow) {
 	return seen
 }
 
-// troubleOf are the kinds of trouble that a lock is in, apart from what depends on the time, as far
-// as v may know. showDeadlocks has been called.
+// troubleOf are the kinds of trouble that a lock is in, apart from kinds that depend on the time,
+// as far as v may know. showDeadlocks has been called.
 func (x *index) troubleOf(l *lock, v *viewer) (list []string) {
 	if len(v.deadlocked[l]) > 0 {
 		list = append(list, "deadlock")
@@ -187,7 +187,7 @@ func (l *lock) isLong(now time.Time) bool {
 	return l.waiting > 0 && held >= longMs || held >= longAloneTimes*longMs
 }
 
-// ofLocks fills in what is wrong with locks. The index's mu is held.
+// ofLocks fills in the trouble of locks. The index's mu is held.
 func (a *troubleAnswer) ofLocks(x *index, v *viewer, limit int, now time.Time) {
 	a.deadlocks(x, v, limit)
 	var long, hot, orphans, two []*lock
@@ -342,7 +342,7 @@ func (a *troubleAnswer) ofSessions(c *Console, v *viewer, limit int) {
 	a.ExpiringKnown = leads
 	c.View(func(store *znode.Store) {
 		for _, d := range deadlines[:min(len(deadlines), 10*limit)] { // the earliest come first
-			info, ok := store.Session(d.Session)
+			info, ok := store.Sessions().Get(d.Session)
 			left := d.At.Sub(now).Milliseconds()
 			if !ok || float64(left) > expiringPart*float64(info.TimeoutMs) {
 				continue
@@ -391,7 +391,7 @@ func (c *Console) reconnecting(now time.Time) (rows []reconnectRow) {
 	for part := range slices.Chunk(ids, walkStep) {
 		c.View(func(store *znode.Store) {
 			for _, id := range part {
-				info, ok := store.Session(id)
+				info, ok := store.Sessions().Get(id)
 				if !ok {
 					continue
 				}

@@ -66,7 +66,7 @@ func manyLocks(b *testing.B, fewSessions bool) *tape {
 	return p
 }
 
-// BenchmarkWatchers is what it costs a member that five watch, per tick of the hub, while a hundred
+// BenchmarkWatchers is the cost of five watchers for a member, per tick of the hub, while a hundred
 // contenders come and go between two ticks: the share of one core, and the time between two ticks.
 func BenchmarkWatchers(b *testing.B) {
 	for name, few := range map[string]bool{"sessions=60000": false, "sessions=6": true} {

@@ -88,7 +88,7 @@ func (d *Door) Hold(bytes int) bool {
 	return false
 }
 
-// Release frees what Hold has reserved.
+// Release frees the bytes that Hold has reserved.
 func (d *Door) Release(bytes int) {
 	d.held.Add(int64(-bytes))
 	d.cfg.Sessions.Release(bytes)
@@ -306,7 +306,7 @@ func (g *guesses) add(a netip.Addr, now time.Time) {
 }
 
 // isOwnHost reports whether host, as in a Host header, is one of this member's names. A page of
-// another site whose name has been pointed at this member (DNS rebinding) has that name there. An
+// another site with a name that points at this member (DNS rebinding) has that name there. An
 // address cannot be pointed anywhere.
 func (d *Door) isOwnHost(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {

@@ -9,10 +9,9 @@ import (
 
 // framing follows the heads of the requests on one HTTP connection. Where a request ends must not
 // be a matter of opinion: a proxy in front that sees another end than this member does takes a
-// hidden request's answer for that of the next client (request smuggling). net/http tolerates some
-// of what leads to that; framing refuses it, and net/http answers 400 and closes the connection. A
-// request with a body is the last one of its connection, so that nothing behind it is ever taken
-// for a request.
+// hidden request's answer for the next client's (request smuggling). net/http tolerates some of the
+// causes; framing refuses them, and net/http answers 400 and closes the connection. A request with
+// a body is the last one of its connection, so that nothing behind it is ever taken for a request.
 //
 // take is called by whoever reads the connection, last by anybody.
 type framing struct {

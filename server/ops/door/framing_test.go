@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// hiddenRequest is what the requests of smuggled hide.
+// hiddenRequest is the request that those of smuggled hide.
 const hiddenRequest = "GET /live HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
-// smuggled are requests with hiddenRequest behind what one of two programs takes for their end.
+// smuggled are requests with hiddenRequest behind the end that one of two programs sees.
 func smuggled() map[string]string {
 	forms := map[string]string{}
 	n := len(hiddenRequest)
@@ -123,7 +123,7 @@ func TestNoRequestIsSmuggled(t *testing.T) {
 			t.Errorf("%s: taken", name)
 		}
 	}
-	// What is not ambiguous is answered in its order.
+	// Requests that are not ambiguous are answered in their order.
 	const plain = "GET /live HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n"
 	last := strings.Replace(plain, "Content-Length: 0", "Connection: close", 1)
 	if got := exchange(t, p, strings.Repeat(plain, 9)+last); len(got) != 10 || slices.ContainsFunc(got, func(s string) bool { return s != "200" }) {
@@ -165,7 +165,7 @@ func TestConnectionsEndBehindABody(t *testing.T) {
 }
 
 // FuzzFraming: whatever arrives, in whatever parts, framing sees the same, and lets net/http see
-// nothing behind the end of what it has refused.
+// nothing behind the end of a refused request.
 func FuzzFraming(f *testing.F) {
 	for _, request := range smuggled() {
 		if len(request) < 2000 {

@@ -17,7 +17,7 @@ import (
 type Pace struct {
 	turns   chan struct{} // holds an element while it is somebody's turn
 	rests   int           // the length of the rest after a turn, in turns
-	crowded atomic.Int64  // requests whose turn did not come
+	crowded atomic.Int64  // requests that waited in vain
 }
 
 // Turn waits for a turn, and returns the function that ends it; false if it has not come within
@@ -50,8 +50,8 @@ const (
 // NewPace returns a Pace with a rest after each turn of the length of that many turns.
 func NewPace(rests int) *Pace { return &Pace{turns: make(chan struct{}, 1), rests: rests} }
 
-// inTurn returns a handler that calls next when it is the request's turn. What is no reading of the
-// state, and what the super user asks for, needs no turn.
+// inTurn returns a handler that calls next when it is the request's turn. Requests that do not read
+// the state, and the super user's, need no turn.
 func (d *Door) inTurn(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		reads := r.Method == http.MethodGet || r.Method == http.MethodHead

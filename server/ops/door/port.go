@@ -159,11 +159,10 @@ func (d *Door) Authorization(header string) []znode.Identity {
 	return nil
 }
 
-// slots is the listener of the HTTP port. It bounds how many connections there are, in total
-// and from one address. A connection beyond a bound takes the place of the oldest one that is not
-// being served: one that is idle after an answer, or whose request has not been received
-// completely. So slow senders do not delay others. When all are being served, the new connection is
-// closed.
+// slots is the listener of the HTTP port. It bounds the connections, in total and from one address.
+// A connection beyond a bound takes the place of the oldest one that is not being served: one that
+// is idle after an answer, or has not sent a complete request. So slow senders do not delay others.
+// When all are being served, the new connection is closed.
 type slots struct {
 	net.Listener
 	maxConns, maxPerAddr int
@@ -296,8 +295,7 @@ func (c *conn) setLocked(state connState) {
 	}
 }
 
-// How many of all connections, and of those from one address, only probes are served on: half of
-// few.
+// Numbers of connections, of all and from one address, that only serve probes: half of few.
 const (
 	ProbeConns        = 4
 	ProbeConnsPerAddr = 2

@@ -33,7 +33,7 @@ func startPort(t *testing.T, h http.Handler) *Port {
 	return p
 }
 
-// What net/http writes by itself is in the member's log.
+// The log lines of net/http are in the member's log.
 func TestErrorLog(t *testing.T) {
 	var out bytes.Buffer
 	d := New(Config{Log: slog.New(slog.NewTextHandler(&out, nil))})

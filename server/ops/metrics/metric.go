@@ -35,8 +35,7 @@ type Metric struct {
 	dist  *Distribution
 }
 
-// Number is what the value of a gauge or a counter may be. A float64 is written with a decimal
-// point.
+// Number is the type of a gauge's or counter's value. A float64 is written with a decimal point.
 type Number interface {
 	~int | ~int64 | ~uint8 | ~uint64 | float64
 }
@@ -58,12 +57,12 @@ func number[N Number](n N) any {
 	return int64(n)
 }
 
-// Distribution is what a summary or a histogram shows.
+// Distribution is the value of a summary or a histogram.
 type Distribution struct {
 	All *histogram.Snapshot
-	// Recent is what quantiles are taken from, see Recents. nil means All.
+	// Recent has the values for quantiles, see Recents. nil means All.
 	Recent *histogram.Snapshot
-	// Unit is by what the numbers that were observed are multiplied: 1e-6 shows nanoseconds in ms.
+	// Unit is the factor of the observed numbers: 1e-6 shows nanoseconds in ms.
 	Unit float64
 	// Bounds are the upper bounds of a histogram's buckets, as observed, in ascending order.
 	Bounds []int64
@@ -109,7 +108,7 @@ func (d *Distribution) quantile(share float64) float64 {
 	return float64(s.Quantile(share)) * d.Unit
 }
 
-// List is what a member measures, at one moment.
+// List has a member's measurements at one moment.
 type List []Metric
 
 // mntrQuantiles are those that mntr has of advanced summaries.
@@ -118,9 +117,9 @@ var mntrQuantiles = []struct {
 	share float64
 }{{"p50", 0.5}, {"p95", 0.95}, {"p99", 0.99}, {"p999", 0.999}}
 
-// Lines yields what mntr prints, without zk_ in front: names, and values that are int64 or float64.
-// As in ZooKeeper a summary becomes several lines, of integers but for the mean. It is not for
-// metrics with labels.
+// Lines yields the lines of mntr, without zk_ in front: names, and values that are int64 or
+// float64. As in ZooKeeper a summary becomes several lines, of integers but for the mean. It is not
+// for metrics with labels.
 func (l List) Lines() iter.Seq2[string, any] {
 	return func(yield func(string, any) bool) {
 		for i := range l {

@@ -43,7 +43,8 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// Quantiles forget what is older than ten minutes, if they are read now and then; counts do not.
+// Quantiles forget values that are older than ten minutes, if they are read now and then; counts do
+// not.
 func TestQuantilesAreRecent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h histogram.Histogram

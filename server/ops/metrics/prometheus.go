@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// scrapesAtOnce is how many requests for metrics are answered at a time. Others get status 503.
+// scrapesAtOnce bounds the requests for metrics that are answered at a time. Others get status 503.
 const scrapesAtOnce = 4
 
 // NewHandler answers with the metrics of a List, which read makes for each request, in the formats
@@ -36,8 +36,8 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// promQuantiles are those of advanced summaries in Prometheus, as in ZooKeeper; others have the
-// first.
+// promQuantiles are the quantiles of advanced summaries in Prometheus, as in ZooKeeper; others have
+// the first.
 var promQuantiles = []float64{0.5, 0.9, 0.99}
 
 func (m *Metric) prometheus() prometheus.Metric {
@@ -75,11 +75,12 @@ func (m *Metric) float() float64 {
 	case float64:
 		return v
 	}
-	panic("metrics: " + m.Name + " has no value") // only for what the constructors have not made
+	panic("metrics: " + m.Name + " has no value") // the constructors make no such Metric
 }
 
-// buckets returns how many values do not exceed each bound. Whole numbers are below a bound if they
-// do not exceed the one before it; of others, those on the bound itself are too few to matter.
+// buckets returns, for each bound, the number of values that do not exceed it. Whole numbers are
+// below a bound if they do not exceed the one before it; of others, the values on the bound itself
+// are too few to matter.
 func (d *Distribution) buckets() map[float64]uint64 {
 	b := make(map[float64]uint64, len(d.Bounds))
 	for _, bound := range d.Bounds {

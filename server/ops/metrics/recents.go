@@ -12,20 +12,20 @@ import (
 const recentFor = 5 * time.Minute
 
 // Recents limits quantiles to recent values: the 99th percentile of a year says nothing of the last
-// hour. What was counted is remembered when it is read, so nothing is paid where values are
-// observed. The zero value is ready.
+// hour. A reading remembers the counts, so an observation costs nothing more. The zero value is
+// ready.
 type Recents struct {
 	mu sync.Mutex
 	by map[*histogram.Histogram]*recent
 }
 
-// recent has what a histogram had counted at two earlier readings, the older one first.
+// recent has a histogram's counts at two earlier readings, the older one first.
 type recent struct {
 	older, newer *histogram.Snapshot // nil: nothing
 	at           time.Time           // of newer
 }
 
-// Distribution reads a histogram. unit and bounds are those of Distribution.
+// Distribution reads a histogram. unit and bounds are as in Distribution.
 func (r *Recents) Distribution(h *histogram.Histogram, unit float64, bounds []int64) Distribution {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -2,9 +2,9 @@ package metrics
 
 import "strings"
 
-// zooKeeper has the names of ZooKeeper's metrics (3.9) with their types, those of its JVM that are
-// used here included. A metric here that has one of these names has its type, and means the same as
-// far as there is such a thing here; the help line says what it is.
+// zooKeeper has the names of ZooKeeper's metrics (3.9) with their types, and of the JVM's metrics
+// that are used here. A metric here with one of these names has its type, and the same meaning as
+// far as possible; the help line describes it.
 var zooKeeper = kinds(map[Kind]string{
 	KindGauge: `
 		ephemerals_count num_alive_connections avg_latency min_latency max_latency

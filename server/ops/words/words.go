@@ -96,7 +96,7 @@ func (s *Words) text(word string, asking Asking) string {
 	case "mntr":
 		return mntrText(s.Figures(), s.Usage())
 	case "mbrs":
-		return s.membersText()
+		return jsonLine(ops.Status(s))
 	case "mays":
 		return s.stoppableText()
 	case "dirs":
@@ -130,14 +130,14 @@ func (s *Words) text(word string, asking Asking) string {
 	panic("words: no answer to the four-letter word " + word)
 }
 
-// membersText is mbrs; empty on a member that stands alone.
-func (s *Words) membersText() string { return s.Cluster().MembersText() }
+// jsonLine is the answer to our own words, in one line.
+func jsonLine(v any) string { return string(door.Encode(v)) + "\n" }
 
-// stoppableText is mays: ops.Stoppable as JSON, in one line.
+// stoppableText is mays: ops.Stoppable.
 func (s *Words) stoppableText() string {
 	ctx, cancel := context.WithTimeout(context.Background(), door.Timeout)
 	defer cancel()
-	return string(door.Encode(s.Stoppable(ctx, true))) + "\n"
+	return jsonLine(s.Stoppable(ctx, true))
 }
 
 // setTraceMask reads the new trace mask, the eight bytes that follow stmk, and returns it.

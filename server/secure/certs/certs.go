@@ -26,8 +26,8 @@ const (
 	SecretFile    = "peer.secret"
 )
 
-// Usual validities. Java and browsers take a certificate of any length from an authority of one's
-// own; a year is what people renew in time.
+// Usual validities. Java and browsers take a certificate of any length from a private authority;
+// people renew yearly ones in time.
 const (
 	DefaultValidity          = 365 * 24 * time.Hour
 	DefaultAuthorityValidity = 3650 * 24 * time.Hour
@@ -70,7 +70,7 @@ type Holder struct {
 	cert *x509.Certificate
 }
 
-// An Authority is one whose certificates are trusted.
+// An Authority is an authority that members and clients trust.
 type Authority struct {
 	Name    string
 	Expires time.Time
@@ -118,7 +118,8 @@ func (d *Dir) saveAuthorities(newest *issuer, older []byte) error {
 	return writeFile(d.at(authorityDir, authorityKey), append(newest.keyPEM, newest.pem()...), privateFile)
 }
 
-// holderName is what a name may be: it is the name of a directory, and of a user in ACLs.
+// holderName matches valid names: a holder's name is the name of a directory, and of a user in
+// ACLs.
 var holderName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$`)
 
 func (r Request) check() error {
@@ -163,7 +164,7 @@ func (d *Dir) Issue(requests ...Request) (made []Holder, err error) {
 	return made, nil
 }
 
-// issue makes the directory of a holder, or replaces what is in it.
+// issue makes the directory of a holder, or replaces its files.
 func (d *Dir) issue(ca *issuer, r Request) (Holder, error) {
 	pair, cert, err := ca.issue(r, d.now(), cmp.Or(d.Validity, DefaultValidity))
 	if err != nil {
@@ -191,7 +192,7 @@ func (d *Dir) issue(ca *issuer, r Request) (Holder, error) {
 	return Holder{Request: r, Dir: d.at(r.Name), Expires: cert.NotAfter, Issuer: commonName(cert.Issuer), cert: cert}, nil
 }
 
-// giveSecret writes the secret of the cluster for a member: that of another one, or a new one. A
+// giveSecret writes the secret of the cluster for a member: another member's, or a new one. A
 // secret that the member has stays.
 func (d *Dir) giveSecret(name string) error {
 	if _, err := os.Lstat(d.at(name, SecretFile)); err == nil {

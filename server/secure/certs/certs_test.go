@@ -141,7 +141,7 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// TestNothingIsOverwritten: what exists stays, byte for byte, and nothing is made beside it.
+// TestNothingIsOverwritten: existing files stay, byte for byte, and nothing is made beside them.
 func TestNothingIsOverwritten(t *testing.T) {
 	d := newDir(t)
 	before := content(t, d.Path)

@@ -198,7 +198,7 @@ func readCertificates(file string) (certs []*x509.Certificate, err error) {
 	return certs, nil
 }
 
-// readHolder reads whose certificate is in a file.
+// readHolder reads the holder of the certificate in a file.
 func readHolder(file string) (h Holder, err error) {
 	certs, err := readCertificates(file)
 	if err != nil {

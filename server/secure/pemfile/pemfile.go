@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// A Block is what is between a BEGIN line and its END line.
+// A Block is the text between a BEGIN line and its END line.
 type Block struct {
 	Type    string // as CERTIFICATE
 	Headers map[string]string
@@ -70,8 +70,8 @@ type parser struct {
 	header    string
 }
 
-// take reads a line. A boundary may stand behind the end of another one: that is what files are
-// made of that do not end with a newline.
+// take reads a line. A boundary may stand behind the end of another one, where a file without a
+// newline at its end was joined with the next.
 func (p *parser) take(line string) error {
 	if i := strings.IndexByte(line, 0); i >= 0 {
 		return &Error{p.line, "has a NUL byte: this is no file in PEM"}
@@ -107,7 +107,7 @@ func clean(line string) string {
 	}
 }
 
-// outside reads a BEGIN, or a comment. It returns what follows.
+// outside reads a BEGIN, or a comment. It returns the rest.
 func (p *parser) outside(text string) (rest string, err error) {
 	after, found := strings.CutPrefix(text, beginMark)
 	label, rest, closed := strings.Cut(after, markEnd)
@@ -142,7 +142,7 @@ func (p *parser) comment(text string) error {
 	return nil
 }
 
-// inside reads the content of a block, or its END. It returns what follows.
+// inside reads the content of a block, or its END. It returns the rest.
 func (p *parser) inside(text string) (rest string, err error) {
 	if strings.Contains(text, beginMark) && strings.Index(text, beginMark) < max(strings.Index(text, endMark), 1) {
 		return "", p.open.Errorf("BEGIN %s has no END before the next BEGIN, in line %d", p.open.Type, p.line)

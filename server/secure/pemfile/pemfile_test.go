@@ -75,7 +75,7 @@ func TestNothingIsLost(t *testing.T) {
 	}
 }
 
-// TestHeaders: those of RFC 1421 are read, as OpenSSL writes them above an encrypted key.
+// TestHeaders: Parse reads the headers of RFC 1421, as OpenSSL writes them above an encrypted key.
 func TestHeaders(t *testing.T) {
 	want := &pem.Block{Type: "RSA PRIVATE KEY", Headers: map[string]string{"Proc-Type": "4,ENCRYPTED", "DEK-Info": "AES-256-CBC,00"}, Bytes: []byte(first)}
 	blocks, err := Parse(append([]byte("note\n\n"), pem.EncodeToMemory(want)...))
@@ -88,8 +88,8 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// FuzzParse: no text makes Parse panic, and of a text that it takes each BEGIN is a block. What
-// encoding/pem finds in it, in which boundaries are lines, is there.
+// FuzzParse: no text makes Parse panic, and of a text that it takes each BEGIN is a block. It finds
+// every block that encoding/pem finds, which takes boundaries for lines.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(file(first, second)))
 	f.Add([]byte("\ufeff" + strings.TrimSpace(file(first)) + file(second) + "# -----BEGIN X-----\n"))

@@ -1,9 +1,9 @@
 // Package web is the page of the console, embedded: HTML, CSS and JavaScript modules that the
-// browser loads as they are. It shows what the API of package console answers (docs/api.md), and
-// knows nothing else of a member.
+// browser loads as they are. It shows the answers of package console's API (docs/api.md), and knows
+// nothing else of a member.
 //
 // All addresses in it are relative, so that a reverse proxy may put the console under any prefix.
 // It makes no request to another origin, and its content security policy permits none; nor does it
-// permit scripts or styles inside of HTML. What clients write (paths, notes, data) becomes text
-// nodes only: dom.js, through which every view draws, has no way to parse HTML.
+// permit scripts or styles inside of HTML. Clients' texts (paths, notes, data) become text nodes
+// only: dom.js, through which every view draws, has no way to parse HTML.
 package web

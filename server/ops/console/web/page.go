@@ -19,15 +19,14 @@ var files embed.FS
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// A file is what is answered for one name.
+// A file is the answer for one name.
 type file struct {
 	body, contentType, tag string
 }
 
-// Handler serves the page at the root of what it is given, for GET and HEAD. Other paths than
-// those of its files are not found. Browsers keep the files and ask each time whether they have
-// changed, because another member, or this one after an upgrade, may have others under the same
-// address.
+// Handler serves the page at the root, for GET and HEAD. Other paths than those of its files are
+// not found. Browsers keep the files and ask each time whether they have changed, because another
+// member, or this one after an upgrade, may have others under the same address.
 func Handler() http.Handler {
 	served := make(map[string]file)
 	names, err := fs.Glob(files, "*")

@@ -69,7 +69,7 @@ func TestOthersThanReadingIsRefused(t *testing.T) {
 	}
 }
 
-// What the policy forbids, and what would let a client's text become more than text, is in no file.
+// No file has code that the policy forbids, or that could make a client's text more than text.
 func TestFilesKeepTheRules(t *testing.T) {
 	forbidden := map[string]*regexp.Regexp{
 		"another origin":         regexp.MustCompile(`(?i)\b(https?:)?//[a-z0-9-]+\.[a-z]`),
