@@ -43,8 +43,8 @@ func TestFailedWatermarkIsReported(t *testing.T) {
 		l := m.create(t, 64<<10)
 		defer l.Close()
 		p.store(t, l, 50)
-		// This is before the log's lock is taken, so that the log's own goroutine sees it.
 		m.failWrites = syscall.EIO
+		l.End() // it takes the log's lock, so that the log's own goroutine sees the error
 		time.Sleep(10 * wal.WatermarkAfter)
 		select {
 		case err := <-l.Failed():
