@@ -61,7 +61,7 @@ func late(f Figures) bool { return f.Two+f.RefusedWrites+f.LostUpdates[ledger.Op
 
 func none(f Figures) bool { return f.Two == 0 }
 
-// Claims are all expectations. What holds is asked of each case by itself.
+// Claims are all expectations. Each case is judged by itself.
 var Claims = []Claim{
 	{"pause", "A holder that is stopped for longer than the lease, between its last look at the lock and its write, " +
 		"writes while another holds the lock: no lock can prevent it.", kleppmann,
@@ -134,7 +134,7 @@ type Result struct {
 	Figures Figures
 }
 
-// An Outcome is what became of a claim.
+// An Outcome is the outcome of a claim.
 type Outcome struct {
 	Claim
 	// Held and Not are the names of the cases in which it held, and did not.
