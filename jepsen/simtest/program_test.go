@@ -62,7 +62,7 @@ func startProgram(m *member, disk *simdisk.Disk, without ...int) (*program, erro
 		ExtendedTypes:  true,
 		ReapInterval:   time.Second,
 		PeerSecretFile: m.c.shape.secretFile,
-		MaxMemory:      1 << 30, // not what this machine has
+		MaxMemory:      1 << 30, // not this machine's
 		Lost:           m.aside,
 		Without:        without,
 	}
