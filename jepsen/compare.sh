@@ -5,8 +5,7 @@
 #   jepsen/compare.sh [flags]     jepsen/compare.sh -h shows them
 #
 # What is missing is installed (Debian, apt-get). The data go below $TMPDIR, or /tmp: it has to be a
-# disk, not memory. The timers of every process may be $TIMER_SLACK_NS ns late, by default a
-# millisecond, as in deploy/lockkeeper.service.
+# disk, not memory.
 set -euo pipefail
 sources=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
@@ -29,7 +28,6 @@ dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 go build -C "$sources" -o "$dir/lockkeeper" ./cmd/lockkeeper
 go build -C "$sources/jepsen/compare" -o "$dir/compare" .
-echo "${TIMER_SLACK_NS:-1000000}" >"/proc/$$/timerslack_ns" # whatever this starts inherits it
 # Not exec: the trap above removes the programs. What ends this script ends compare, which ends what
 # it has started.
 "$dir/compare" -binary "$dir/lockkeeper" -sources "$sources" "$@" &

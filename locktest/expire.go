@@ -24,7 +24,7 @@ func (c *Cluster) Expire(session int64) {
 func (c *Cluster) expire(m *member, id wire.SessionID) error {
 	var info znode.SessionInfo
 	ok := false
-	m.srv.View(func(store *znode.Store) { info, ok = store.Session(id) })
+	m.srv.View(func(store *znode.Store) { info, ok = store.Sessions().Get(id) })
 	if !ok {
 		return fmt.Errorf("there is no such session")
 	}

@@ -141,7 +141,7 @@ func (cl *claims) holds(claims []znode.Claim) (exist []bool, all bool) {
 	exist, all = make([]bool, len(claims)), true
 	cl.state.View(func(s *znode.Store) {
 		for i := range claims {
-			exist[i] = s.Holds(&claims[i])
+			exist[i] = s.Sessions().Holds(&claims[i])
 			all = all && exist[i]
 		}
 	})

@@ -14,7 +14,7 @@ func claimOf(id wire.SessionID) znode.Claim { return znode.Claim{Session: id} }
 
 // knows reports whether a member has applied the creation of a session.
 func (c *cluster) knows(i int, id wire.SessionID) (known bool) {
-	c.reps[i].View(func(s *znode.Store) { _, known = s.Session(id) })
+	c.reps[i].View(func(s *znode.Store) { _, known = s.Sessions().Get(id) })
 	return known
 }
 

@@ -28,8 +28,8 @@ func NewBarrier(s *Session, path string, acl []zk.ACL) *Barrier {
 
 // Set sets the barrier. That it is set already is no error.
 func (b *Barrier) Set(ctx context.Context) error {
-	err := b.s.change(ctx, func(ctx context.Context, l *lease) error {
-		return b.s.makeNode(ctx, l, b.path, []byte{}, b.acl)
+	err := b.s.link.change(ctx, func(ctx context.Context, l *lease) error {
+		return b.s.link.makeNode(ctx, l, b.path, []byte{}, b.acl)
 	})
 	if err != nil {
 		return fmt.Errorf("recipes: set barrier %s: %w", b.path, err)
@@ -39,8 +39,8 @@ func (b *Barrier) Set(ctx context.Context) error {
 
 // Remove lets everybody through. That the barrier is not set is no error.
 func (b *Barrier) Remove(ctx context.Context) error {
-	err := b.s.change(ctx, func(ctx context.Context, l *lease) error {
-		return b.s.again(ctx, l, func() error { return b.s.conn.Delete(b.path, -1) })
+	err := b.s.link.change(ctx, func(ctx context.Context, l *lease) error {
+		return b.s.link.again(ctx, l, func() error { return b.s.link.conn.Delete(b.path, -1) })
 	})
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {
 		return fmt.Errorf("recipes: remove barrier %s: %w", b.path, err)
@@ -55,19 +55,19 @@ func (b *Barrier) Remove(ctx context.Context) error {
 // It returns ErrExpired when the session expires, though nothing is lost by it:
 // call it again.
 func (b *Barrier) Wait(ctx context.Context) error {
-	_, err := call(ctx, b.s, func(ctx context.Context) (struct{}, error) {
-		l, err := b.s.ready(ctx)
+	err := b.s.link.do(ctx, func(ctx context.Context) error {
+		l, err := b.s.link.ready(ctx)
 		if err != nil {
-			return struct{}{}, err
+			return err
 		}
-		err = b.s.catchUp(ctx, l)
+		err = b.s.link.catchUp(ctx, l)
 		if err != nil {
-			return struct{}{}, err
+			return err
 		}
-		return struct{}{}, b.s.until(ctx, l,
-			func() (view, error) { return b.s.lookExists(b.path) },
+		return b.s.watches.until(ctx, l,
+			func() (view, error) { return b.s.watches.exists(b.path) },
 			func(v view) (bool, error) { return !v.exists, nil })
-	}, nil)
+	})
 	if err != nil {
 		return fmt.Errorf("recipes: wait for barrier %s: %w", b.path, err)
 	}
@@ -144,7 +144,7 @@ func (b *DoubleBarrier) enter(ctx context.Context, data []byte) (*Inside, error)
 	if err != nil {
 		return nil, err
 	}
-	round, err := call(ctx, b.s, func(ctx context.Context) (int64, error) {
+	round, err := call(ctx, b.s.link, func(ctx context.Context) (int64, error) {
 		return b.awaitOpen(ctx, grant)
 	}, nil)
 	if err == nil {
@@ -168,19 +168,19 @@ func isInside(member *zk.Stat, round int64) bool { return member.Czxid < round |
 // awaitOpen waits until the barrier is open, and returns the round. A look at everything comes
 // after every change of "ready" or of the members.
 func (b *DoubleBarrier) awaitOpen(ctx context.Context, g *Grant) (round int64, err error) {
-	l, made := g.p.lease, b.s.watchNumber()
+	l, made := g.node.lease, b.s.watches.number()
 	for {
-		news := b.s.news()
-		var views map[string]view
-		err := b.s.again(ctx, l, func() (err error) {
-			round, views, err = b.look(ctx, g)
+		news := b.s.link.news()
+		var ready, list view
+		err := b.s.link.again(ctx, l, func() (err error) {
+			round, ready, list, err = b.look(ctx, g)
 			return err
 		})
 		if gerr := g.Err(); gerr != nil {
 			return 0, gerr
 		}
 		if errors.Is(err, errAgain) {
-			if err := b.s.pause(ctx, 1); err != nil {
+			if err := b.s.link.pause(ctx, 1); err != nil {
 				return 0, err
 			}
 			continue
@@ -188,7 +188,7 @@ func (b *DoubleBarrier) awaitOpen(ctx context.Context, g *Grant) (round int64, e
 		if round != 0 || err != nil {
 			return round, err
 		}
-		if err := awaitAny(ctx, l, news, views); err != nil {
+		if err := awaitAny(ctx, l, news, ready, list); err != nil {
 			return 0, err
 		}
 		if err := g.Err(); err != nil {
@@ -196,38 +196,35 @@ func (b *DoubleBarrier) awaitOpen(ctx context.Context, g *Grant) (round int64, e
 		}
 		// A watch from before our node was made, of another Enter of this Session, may tell of a
 		// "ready" from before it, too.
-		if w := views[readyName].watch; w.number > made && w.saw(zk.EventNodeCreated) {
+		if w := ready.watch; w.number > made && w.saw(zk.EventNodeCreated) {
 			return b.opened(ctx, l) // it was there, even if somebody has removed it since
 		}
 	}
 }
 
 // look returns the round if the barrier is open for us, else 0; it opens it if enough are there.
-func (b *DoubleBarrier) look(ctx context.Context, g *Grant) (round int64, views map[string]view, err error) {
+func (b *DoubleBarrier) look(ctx context.Context, g *Grant) (round int64, ready, list view, err error) {
 	// The version of the path's node counts the rounds: it goes up when "ready"
 	// is made, so that nobody removes the "ready" of a later round than the one
 	// that was looked at.
-	data, stat, err := b.s.conn.Get(b.path)
+	data, stat, err := b.s.link.conn.Get(b.path)
 	if err != nil {
-		return 0, nil, g.p.gone(err)
+		return 0, ready, list, g.node.gone(err)
 	}
-	ready, err := b.s.lookExists(b.path + "/" + readyName)
-	if err != nil {
-		return 0, nil, err
+	if ready, err = b.s.watches.exists(b.path + "/" + readyName); err != nil {
+		return 0, ready, list, err
 	}
-	list, err := b.s.lookChildren(b.path)
-	if err != nil {
-		return 0, nil, err
+	if list, err = b.s.watches.children(b.path); err != nil {
+		return 0, ready, list, err
 	}
-	views = map[string]view{readyName: ready, "": list}
 	members := b.members(list.names)
 	if ready.exists {
 		round, err = b.join(g, members, stat.Version, ready.stat)
-		return round, views, err
+		return round, ready, list, err
 	}
-	own := g.p.name()
+	own := g.node.name()
 	if len(members) < b.n || !slices.Contains(members, own) {
-		return 0, views, nil
+		return 0, ready, list, nil
 	}
 	ops := []any{&zk.CheckVersionRequest{Path: b.path + "/" + own, Version: -1}}
 	for _, m := range members {
@@ -239,30 +236,30 @@ func (b *DoubleBarrier) look(ctx context.Context, g *Grant) (round int64, views 
 		&zk.SetDataRequest{Path: b.path, Data: data, Version: stat.Version},
 		&zk.CreateRequest{Path: b.path + "/" + readyName, Data: []byte{}, Acl: b.acl})
 	if err := b.multi(ops...); err != nil {
-		return 0, nil, err
+		return 0, ready, list, err
 	}
-	round, err = b.opened(ctx, g.p.lease)
-	return round, views, err
+	round, err = b.opened(ctx, g.node.lease)
+	return round, ready, list, err
 }
 
 // opened returns the round that has begun.
 func (b *DoubleBarrier) opened(ctx context.Context, l *lease) (round int64, err error) {
 	look := func() error {
-		exists, stat, err := b.s.conn.Exists(b.path + "/" + readyName)
+		exists, stat, err := b.s.link.conn.Exists(b.path + "/" + readyName)
 		if exists && err == nil {
 			round = stat.Czxid
 		}
 		return err
 	}
-	if err := b.s.again(ctx, l, look); round != 0 || err != nil {
+	if err := b.s.link.again(ctx, l, look); round != 0 || err != nil {
 		return round, err
 	}
 	// An event does not tell the client how new it is. After it, the client may move to a server
 	// that does not know of "ready" yet.
-	if err := b.s.catchUp(ctx, l); err != nil {
+	if err := b.s.link.catchUp(ctx, l); err != nil {
 		return 0, err
 	}
-	if err := b.s.again(ctx, l, look); round != 0 || err != nil {
+	if err := b.s.link.again(ctx, l, look); round != 0 || err != nil {
 		return round, err
 	}
 	return goneRound, nil
@@ -276,9 +273,9 @@ func (b *DoubleBarrier) join(g *Grant, members []string, version int32, ready *z
 	if g.token < ready.Czxid {
 		return ready.Czxid, nil
 	}
-	own := g.p.name()
+	own := g.node.name()
 	for _, m := range append([]string{own}, members...) {
-		exists, stat, err := b.s.conn.Exists(b.path + "/" + m)
+		exists, stat, err := b.s.link.conn.Exists(b.path + "/" + m)
 		switch {
 		case err != nil:
 			return 0, err
@@ -291,7 +288,7 @@ func (b *DoubleBarrier) join(g *Grant, members []string, version int32, ready *z
 			&zk.CheckVersionRequest{Path: b.path, Version: version},
 			&zk.CheckVersionRequest{Path: b.path + "/" + m, Version: -1},
 			&zk.SetDataRequest{Path: b.path + "/" + readyName, Data: []byte{}, Version: -1},
-			&zk.SetDataRequest{Path: b.path + "/" + own, Data: g.p.data, Version: -1})
+			&zk.SetDataRequest{Path: b.path + "/" + own, Data: g.node.data, Version: -1})
 		if err != nil {
 			return 0, err
 		}
@@ -307,7 +304,7 @@ func (b *DoubleBarrier) join(g *Grant, members []string, version int32, ready *z
 // multi is a multi that ends with errAgain if something has changed since the look that it is
 // about: a member has gone, or somebody else was faster.
 func (b *DoubleBarrier) multi(ops ...any) error {
-	_, err := b.s.conn.Multi(ops...)
+	_, err := b.s.link.conn.Multi(ops...)
 	if errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrBadVersion) || errors.Is(err, zk.ErrNodeExists) {
 		return errAgain
 	}
@@ -357,7 +354,7 @@ func (in *Inside) Leave(ctx context.Context) error {
 }
 
 func (in *Inside) leave(ctx context.Context) error {
-	b, l := in.b, in.grant.p.lease
+	b, l := in.b, in.grant.node.lease
 	if err := in.grant.Err(); err != nil {
 		in.grant.giveUp()
 		return err
@@ -365,29 +362,28 @@ func (in *Inside) leave(ctx context.Context) error {
 	if err := in.grant.letGo(ctx); err != nil {
 		return err
 	}
-	_, err := call(ctx, b.s, func(ctx context.Context) (struct{}, error) {
+	return b.s.link.do(ctx, func(ctx context.Context) error {
 		// Order: our node first. As long as it is there others come in because of it.
 		others, err := b.others(ctx, l)
 		if err != nil {
-			return struct{}{}, err
+			return err
 		}
 		for _, m := range others { // one at a time
 			if err := b.awaitLeft(ctx, l, m, in.round); err != nil {
-				return struct{}{}, err
+				return err
 			}
 		}
-		return struct{}{}, b.s.again(ctx, l, b.sweep)
-	}, nil)
-	return err
+		return b.s.link.again(ctx, l, b.sweep)
+	})
 }
 
 // others lists the members that are there, for certain.
 func (b *DoubleBarrier) others(ctx context.Context, l *lease) (names []string, err error) {
-	if err := b.s.catchUp(ctx, l); err != nil {
+	if err := b.s.link.catchUp(ctx, l); err != nil {
 		return nil, err
 	}
-	err = b.s.again(ctx, l, func() (err error) {
-		names, _, err = b.s.conn.Children(b.path)
+	err = b.s.link.again(ctx, l, func() (err error) {
+		names, _, err = b.s.link.conn.Children(b.path)
 		return err
 	})
 	if errors.Is(err, zk.ErrNoNode) {
@@ -400,27 +396,24 @@ func (b *DoubleBarrier) others(ctx context.Context, l *lease) (names []string, e
 // it could come in all had left, so that it has removed the round's "ready".
 func (b *DoubleBarrier) awaitLeft(ctx context.Context, l *lease, member string, round int64) error {
 	for {
-		news := b.s.news()
-		views := make(map[string]view, 2)
+		news := b.s.link.news()
+		var ready, m view
 		over := false
-		err := b.s.again(ctx, l, func() error {
-			ready, err := b.s.lookExists(b.path + "/" + readyName)
-			if err != nil {
+		err := b.s.link.again(ctx, l, func() (err error) {
+			if ready, err = b.s.watches.exists(b.path + "/" + readyName); err != nil {
 				return err
 			}
 			// Order: after "ready". Who has marked itself did so while that was there.
-			m, err := b.s.lookWhileThere(b.path + "/" + member)
-			if err != nil {
+			if m, err = b.s.watches.whileThere(b.path + "/" + member); err != nil {
 				return err
 			}
-			views[readyName], views[member] = ready, m
 			over = !m.exists || !isInside(m.stat, round) && (!ready.exists || ready.stat.Czxid > round)
 			return nil
 		})
 		if err != nil || over {
 			return err
 		}
-		if err := awaitAny(ctx, l, news, views); err != nil {
+		if err := awaitAny(ctx, l, news, ready, m); err != nil {
 			return err
 		}
 	}
@@ -428,10 +421,10 @@ func (b *DoubleBarrier) awaitLeft(ctx context.Context, l *lease, member string, 
 
 // sweep removes "ready" if nobody is inside.
 func (b *DoubleBarrier) sweep() error {
-	_, stat, err := b.s.conn.Get(b.path)
+	_, stat, err := b.s.link.conn.Get(b.path)
 	if err == nil {
 		var names []string
-		if names, _, err = b.s.conn.Children(b.path); err == nil && slices.Equal(names, []string{readyName}) {
+		if names, _, err = b.s.link.conn.Children(b.path); err == nil && slices.Equal(names, []string{readyName}) {
 			return b.remove(stat.Version, -1)
 		}
 	}

@@ -134,7 +134,7 @@ func Connect(c Config) (*Session, error) {
 	if s.acl = c.ACL; s.acl == nil && slices.ContainsFunc(c.Auth, Auth.Proves) {
 		s.acl = CreatorACL()
 	}
-	s.spawn(func() { s.endIfRefused(d.refused) })
+	s.link.spawn(func() { s.endIfRefused(d.refused) })
 	return s, nil
 }
 
@@ -143,10 +143,10 @@ func Connect(c Config) (*Session, error) {
 func (s *Session) endIfRefused(refused <-chan error) {
 	select {
 	case err := <-refused:
-		s.log.Error("recipes: the session ends", "error", err)
-		s.endWith(fmt.Errorf("%w: %w", ErrClosed, err))
-		s.conn.Close()
-	case <-s.quit:
+		s.link.log.Error("recipes: the session ends", "error", err)
+		s.link.end(fmt.Errorf("%w: %w", ErrClosed, err))
+		s.link.conn.Close()
+	case <-s.link.quit:
 	}
 }
 

@@ -94,7 +94,7 @@ func TestTimeout(t *testing.T) {
 			t.Errorf("before an answer: %v, want a minute", got)
 		}
 		m.set("a", serves)
-		if _, err := s.ready(t.Context()); err != nil {
+		if _, err := s.link.ready(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if got := s.Timeout(); got != 4*time.Second {
@@ -528,7 +528,7 @@ func TestSlowCluster(t *testing.T) {
 				m.latency = d
 			}
 			sync := func() error {
-				if _, err := s.ready(t.Context()); err != nil {
+				if _, err := s.link.ready(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 				if _, _, err := s.Conn().Get("/x"); !errors.Is(err, zk.ErrNoNode) {

@@ -78,14 +78,7 @@ func (c *Counter) Get(ctx context.Context) (int64, error) {
 }
 
 func (c *Counter) get(ctx context.Context) (int64, error) {
-	_, err := call(ctx, c.s, func(ctx context.Context) (struct{}, error) {
-		l, err := c.s.ready(ctx)
-		if err != nil {
-			return struct{}{}, err
-		}
-		return struct{}{}, c.s.catchUp(ctx, l)
-	}, nil)
-	if err != nil {
+	if _, err := c.s.link.upToDate(ctx); err != nil {
 		return 0, err
 	}
 	node, err := readNode(ctx, c.s, c.path)
@@ -268,31 +261,30 @@ func update(ctx context.Context, s *Session, path string, opts UpdateOptions,
 }
 
 func makeParents(ctx context.Context, s *Session, path string, opts UpdateOptions, tagDir string, acl []zk.ACL) error {
-	_, err := call(ctx, s, func(ctx context.Context) (struct{}, error) {
+	return s.link.do(ctx, func(ctx context.Context) error {
 		if opts.Create {
 			dir, _ := split(path)
-			if err := s.makeDir(ctx, dir, acl); err != nil {
-				return struct{}{}, err
+			if err := s.link.makeDir(ctx, dir, acl); err != nil {
+				return err
 			}
 		}
 		if tagDir != path {
-			return struct{}{}, s.makeDir(ctx, tagDir, acl)
+			return s.link.makeDir(ctx, tagDir, acl)
 		}
-		return struct{}{}, nil
-	}, nil)
-	return err
+		return nil
+	})
 }
 
 // readNode reads a node's data, not older than what was acknowledged before by
 // the server that answers. (A stale read costs another attempt, no more.)
 func readNode(ctx context.Context, s *Session, path string) (view, error) {
-	return call(ctx, s, func(ctx context.Context) (v view, err error) {
-		l, err := s.ready(ctx)
+	return call(ctx, s.link, func(ctx context.Context) (v view, err error) {
+		l, err := s.link.ready(ctx)
 		if err != nil {
 			return v, err
 		}
-		err = s.again(ctx, l, func() (err error) {
-			v.data, v.stat, err = s.conn.Get(path)
+		err = s.link.again(ctx, l, func() (err error) {
+			v.data, v.stat, err = s.link.conn.Get(path)
 			return err
 		})
 		if errors.Is(err, zk.ErrNoNode) {

@@ -14,19 +14,20 @@ import (
 // program shall not keep a lock from all others for long.
 const MaxLockDelay = time.Minute
 
-// delay is what a place knows of the note that a holder with a LockDelay leaves
-// beside the path.
+// delay is the LockDelay of a contender, and the note that its holder leaves beside the path.
 //
-// Invariant: while a holder's node is there, so is its note, and the note goes in
-// the transaction that deletes the node in an orderly way. So who is at the front
-// and finds a note with the name of another knows that the other has vanished. All
-// changes of the note are made by a place at the front, in a transaction that
-// checks that its own node is still there.
+// Invariant: while a holder's node is there, so is its note, and the note goes in the transaction
+// that deletes the node in an orderly way. So a contender that is at the front and finds a note
+// with the name of another knows that the other has vanished. All changes of the note are made by a
+// contender at the front, in a transaction that checks that its own node is still there.
 type delay struct {
+	node  *node
+	reads bool      // readers leave no note
+	doing *progress // of the place
 	time  time.Duration
 	path  string    // of the note
 	ours  bool      // the note is about our node
-	doubt bool      // it may be: we do not know what came of a request
+	doubt bool      // it may be: the outcome of a request is not known
 	seen  time.Time // when we first knew that the loss had been noticed
 }
 
@@ -42,104 +43,103 @@ type holderNote struct {
 
 const delayName = "_lockdelay_"
 
-func (p *place) setDelay(d time.Duration) error {
-	switch {
-	case d < 0 || d > MaxLockDelay:
-		return fmt.Errorf("lock delay %v: not between 0 and %v", d, MaxLockDelay)
-	case d > 0:
-		dir, name := split(p.dir)
-		p.delay = &delay{time: d, path: dir + "/" + delayName + name}
+// newDelay is the delay d of a contender with node n; nil if d is 0.
+func newDelay(n *node, kind Kind, doing *progress, d time.Duration) (*delay, error) {
+	if d < 0 || d > MaxLockDelay {
+		return nil, fmt.Errorf("lock delay %v: not between 0 and %v", d, MaxLockDelay)
 	}
-	return nil
+	if d == 0 {
+		return nil, nil
+	}
+	dir, name := split(n.dir)
+	return &delay{node: n, reads: kind == KindRead, doing: doing, time: d, path: dir + "/" + delayName + name}, nil
 }
 
 // sitOut is called at the front of the queue. It waits until the delay of a
 // holder that has vanished is over, and leaves our own note.
-func (p *place) sitOut(ctx context.Context, wait bool) error {
-	p.want(false) // it may take long
+func (d *delay) sitOut(ctx context.Context, wait bool) error {
 	// Most often there is no note: try that first.
-	done, err := p.createNote()
+	done, err := d.createNote()
 	for attempt := 1; !done; {
 		switch {
 		case err == nil:
 			attempt = 1
 		case fateOf(err) == fateUnknown:
-			if err := p.s.pause(ctx, attempt); err != nil {
+			if err := d.node.link.pause(ctx, attempt); err != nil {
 				return err
 			}
 			attempt++
 		default:
 			return err
 		}
-		if err := p.over(); err != nil {
+		if err := d.node.over(); err != nil {
 			return err
 		}
-		done, err = p.heedNote(ctx, wait)
+		done, err = d.heedNote(ctx, wait)
 	}
 	return nil
 }
 
 // heedNote looks at the note and does what is to be done next. Without an error,
 // and not done, one has to look again.
-func (p *place) heedNote(ctx context.Context, wait bool) (done bool, err error) {
-	n, stat, err := p.readNote()
+func (d *delay) heedNote(ctx context.Context, wait bool) (done bool, err error) {
+	n, stat, err := d.readNote()
 	switch {
 	case err != nil:
 		return false, err
 	case n == nil:
-		return p.createNote()
-	case n.Node == p.node:
-		p.delay.ours = true
+		return d.createNote()
+	case n.Node == d.node.path:
+		d.ours = true
 		return true, nil
 	case !n.Vanished:
-		p.delay.seen = time.Time{}
+		d.seen = time.Time{}
 		n.Vanished = true
-		_, err := p.changeNote(&zk.SetDataRequest{Path: p.delay.path, Data: n.encode(), Version: stat.Version})
+		_, err := d.changeNote(&zk.SetDataRequest{Path: d.path, Data: n.encode(), Version: stat.Version})
 		return false, err
 	}
-	if left := p.delayLeft(n, stat); left > 0 {
+	if left := d.delayLeft(n, stat); left > 0 {
 		if !wait {
 			return false, ErrDelayed
 		}
-		return false, p.idle(ctx, left)
+		return false, d.idle(ctx, left)
 	}
-	if p.kind == KindRead {
-		return p.changeNote(&zk.DeleteRequest{Path: p.delay.path, Version: stat.Version})
+	if d.reads {
+		return d.changeNote(&zk.DeleteRequest{Path: d.path, Version: stat.Version})
 	}
-	return p.takeNote(&zk.SetDataRequest{Path: p.delay.path, Data: p.note().encode(), Version: stat.Version})
+	return d.takeNote(&zk.SetDataRequest{Path: d.path, Data: d.note().encode(), Version: stat.Version})
 }
 
 // delayLeft is how long the lock has to be kept from us yet.
 //
 // Two times of the cluster's clock are compared only where they are of writes
 // that it has put in this order, and our clock does the rest.
-func (p *place) delayLeft(n *holderNote, stat *zk.Stat) time.Duration {
-	d := p.delay
+func (d *delay) delayLeft(n *holderNote, stat *zk.Stat) time.Duration {
 	if d.seen.IsZero() {
 		d.seen = time.Now()
 	}
 	gone := time.Since(d.seen)
-	if stat.Mzxid < p.token { // we came after it had been noticed
-		gone = max(gone, time.Duration(p.ctime-stat.Mtime)*time.Millisecond+time.Since(p.made))
+	if stat.Mzxid < d.node.token { // we came after it had been noticed
+		gone = max(gone, time.Duration(d.node.ctime-stat.Mtime)*time.Millisecond+time.Since(d.node.made))
 	}
 	return min(time.Duration(n.DelayMs)*time.Millisecond, MaxLockDelay) - gone
 }
 
 // idle waits at the front of the queue.
-func (p *place) idle(ctx context.Context, d time.Duration) error {
-	p.setDoing("waiting for the lock delay of a holder that has vanished")
-	t := time.NewTimer(d)
+func (d *delay) idle(ctx context.Context, left time.Duration) error {
+	d.doing.set("waiting for the lock delay of a holder that has vanished")
+	t := time.NewTimer(left)
 	defer t.Stop()
 	for {
 		select {
 		case <-t.C:
 			return nil
-		case ev := <-p.own:
-			if err := p.ownEvent(ctx, ev); err != nil {
+		case ev := <-d.node.own:
+			if err := d.node.changed(ctx, ev); err != nil {
 				return err
 			}
-		case <-p.lease.ended:
-			return p.over()
+		case <-d.node.lease.ended:
+			return d.node.over()
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -147,8 +147,8 @@ func (p *place) idle(ctx context.Context, d time.Duration) error {
 }
 
 // note is ours.
-func (p *place) note() *holderNote {
-	return &holderNote{Info: newInfo(""), Node: p.node, DelayMs: p.delay.time.Milliseconds()}
+func (d *delay) note() *holderNote {
+	return &holderNote{Info: newInfo(""), Node: d.node.path, DelayMs: d.time.Milliseconds()}
 }
 
 func (n *holderNote) encode() []byte {
@@ -160,29 +160,29 @@ func (n *holderNote) encode() []byte {
 }
 
 // createNote makes our note, if there is none of another. Readers leave none.
-func (p *place) createNote() (done bool, err error) {
-	if p.kind == KindRead {
-		exists, _, err := p.s.conn.Exists(p.delay.path)
+func (d *delay) createNote() (done bool, err error) {
+	if d.reads {
+		exists, _, err := d.node.link.conn.Exists(d.path)
 		return err == nil && !exists, err
 	}
-	return p.takeNote(&zk.CreateRequest{Path: p.delay.path, Data: p.note().encode(), Acl: p.acl, Flags: zk.FlagPersistent})
+	return d.takeNote(&zk.CreateRequest{Path: d.path, Data: d.note().encode(), Acl: d.node.acl, Flags: zk.FlagPersistent})
 }
 
 // takeNote makes a change that makes the note ours.
-func (p *place) takeNote(op any) (done bool, err error) {
-	done, err = p.changeNote(op)
-	p.delay.ours = p.delay.ours || done
-	p.delay.doubt = p.delay.doubt || fateOf(err) > fateRefused
+func (d *delay) takeNote(op any) (done bool, err error) {
+	done, err = d.changeNote(op)
+	d.ours = d.ours || done
+	d.doubt = d.doubt || fateOf(err) > fateRefused
 	return done, err
 }
 
 // changeNote makes a change of the note, if our node is there and the note is
 // what we take it for.
-func (p *place) changeNote(op any) (done bool, err error) {
-	results, err := p.s.conn.Multi(&zk.CheckVersionRequest{Path: p.node, Version: -1}, op)
+func (d *delay) changeNote(op any) (done bool, err error) {
+	results, err := d.node.link.conn.Multi(&zk.CheckVersionRequest{Path: d.node.path, Version: -1}, op)
 	switch {
 	case errors.Is(err, zk.ErrNoNode) && len(results) > 0 && results[0].Error != nil:
-		return false, p.gone(zk.ErrNoNode)
+		return false, d.node.gone(zk.ErrNoNode)
 	case errors.Is(err, zk.ErrNodeExists), errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNoNode):
 		return false, nil
 	}
@@ -190,17 +190,17 @@ func (p *place) changeNote(op any) (done bool, err error) {
 }
 
 // readNote reads the note; nil if there is none. It leaves no doubt.
-func (p *place) readNote() (*holderNote, *zk.Stat, error) {
-	if p.delay.doubt {
-		if err := p.s.writeNothing(); err != nil {
+func (d *delay) readNote() (*holderNote, *zk.Stat, error) {
+	if d.doubt {
+		if err := d.node.link.writeNothing(); err != nil {
 			return nil, nil, err
 		}
 	}
-	data, stat, err := p.s.conn.Get(p.delay.path)
+	data, stat, err := d.node.link.conn.Get(d.path)
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {
 		return nil, nil, err
 	}
-	p.delay.doubt = false
+	d.doubt = false
 	if err != nil {
 		return nil, nil, nil
 	}
@@ -208,52 +208,50 @@ func (p *place) readNote() (*holderNote, *zk.Stat, error) {
 	if json.Unmarshal(data, n) != nil || n.Node == "" {
 		// Somebody has written something else into it. The delay that it was to
 		// tell is not known: the one that we would ask for has to do.
-		n = &holderNote{Node: "unknown", DelayMs: p.delay.time.Milliseconds()}
+		n = &holderNote{Node: "unknown", DelayMs: d.time.Milliseconds()}
 	}
 	return n, stat, nil
 }
 
-// removeMarked deletes our node together with the note, if that is ours.
-func (p *place) removeMarked(node string) error {
-	d := p.delay
+// remove deletes our node together with the note, if that is ours.
+func (d *delay) remove(node string) error {
 	if d.doubt {
-		n, _, err := p.readNote()
+		n, _, err := d.readNote()
 		if err != nil {
 			return err
 		}
 		d.ours = n != nil && n.Node == node
 	}
 	if !d.ours {
-		return p.s.conn.Delete(node, -1)
+		return d.node.remove(node)
 	}
-	results, err := p.s.conn.Multi(
+	results, err := d.node.link.conn.Multi(
 		&zk.DeleteRequest{Path: node, Version: -1},
 		&zk.DeleteRequest{Path: d.path, Version: -1})
 	if fateOf(err) == fateRefused && len(results) > 0 && results[0].Error == nil {
 		// Somebody has deleted the note; or we may not, and the next one waits.
 		if !errors.Is(err, zk.ErrNoNode) {
-			p.s.log.Error("note of a lock delay cannot be deleted, the delay will apply", "path", d.path, "err", err)
+			d.node.link.log.Error("note of a lock delay cannot be deleted, the delay will apply", "path", d.path, "err", err)
 		}
 		d.ours = false
-		return p.s.conn.Delete(node, -1)
+		return d.node.remove(node)
 	}
 	return err
 }
 
 // rewrite changes the data of our node. A writer that only reads from now on takes
 // its note away.
-func (p *place) rewrite(data []byte) error {
-	set := &zk.SetDataRequest{Path: p.node, Data: data, Version: -1}
-	if p.delay == nil || !p.delay.ours {
-		_, err := p.s.conn.Set(set.Path, set.Data, set.Version)
-		return err
+func (d *delay) rewrite(data []byte) error {
+	if !d.ours {
+		return d.node.set(data)
 	}
-	results, err := p.s.conn.Multi(set, &zk.DeleteRequest{Path: p.delay.path, Version: -1})
+	set := &zk.SetDataRequest{Path: d.node.path, Data: data, Version: -1}
+	results, err := d.node.link.conn.Multi(set, &zk.DeleteRequest{Path: d.path, Version: -1})
 	if err == nil || errors.Is(err, zk.ErrNoNode) && len(results) > 0 && results[0].Error == nil {
-		p.delay.ours = false // or it had gone with an earlier request, whose reply was lost
+		d.ours = false // or it had gone with an earlier request, whose reply was lost
 	}
-	if err != nil && !p.delay.ours {
-		_, err = p.s.conn.Set(set.Path, set.Data, set.Version)
+	if err != nil && !d.ours {
+		err = d.node.set(data)
 	}
 	return err
 }

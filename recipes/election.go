@@ -123,24 +123,25 @@ type Leader struct {
 // Leader returns who leads, for certain no one whose leadership had ended before
 // the call. The error is ErrNoLeader if nobody does.
 func (e *Election) Leader(ctx context.Context) (Leader, error) {
-	leader, err := call(ctx, e.s, func(ctx context.Context) (Leader, error) {
-		l, err := e.s.ready(ctx)
-		if err != nil {
-			return Leader{}, err
-		}
-		if err := e.s.catchUp(ctx, l); err != nil {
-			return Leader{}, err
-		}
-		leader, _, err := e.look(ctx, l)
-		if err == nil && leader.Node == "" {
-			err = ErrNoLeader
-		}
-		return leader, err
-	}, nil)
+	leader, err := e.leader(ctx)
+	if err == nil && leader.Node == "" {
+		err = ErrNoLeader
+	}
 	if err != nil {
 		return Leader{}, fmt.Errorf("recipes: leader of %s: %w", e.path, err)
 	}
 	return leader, nil
+}
+
+func (e *Election) leader(ctx context.Context) (Leader, error) {
+	l, err := e.s.link.upToDate(ctx)
+	if err != nil {
+		return Leader{}, err
+	}
+	return call(ctx, e.s.link, func(ctx context.Context) (Leader, error) {
+		leader, _, err := e.look(ctx, l)
+		return leader, err
+	}, nil)
 }
 
 // Observe yields who leads, and again whenever somebody else does, or nobody (a
@@ -158,13 +159,7 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 }
 
 func (e *Election) observe(ctx context.Context, yield func(Leader) bool) error {
-	l, err := call(ctx, e.s, func(ctx context.Context) (*lease, error) {
-		l, err := e.s.ready(ctx)
-		if err != nil {
-			return nil, err
-		}
-		return l, e.s.catchUp(ctx, l)
-	}, nil)
+	l, err := e.s.link.upToDate(ctx)
 	if err != nil {
 		return err
 	}
@@ -174,8 +169,8 @@ func (e *Election) observe(ctx context.Context, yield func(Leader) bool) error {
 	}
 	var last Leader
 	for first := true; ; first = false {
-		news := e.s.news()
-		now, err := call(ctx, e.s, func(ctx context.Context) (r seen, err error) {
+		news := e.s.link.news()
+		now, err := call(ctx, e.s.link, func(ctx context.Context) (r seen, err error) {
 			r.leader, r.watch, err = e.look(ctx, l)
 			return r, err
 		}, nil)
@@ -188,7 +183,7 @@ func (e *Election) observe(ctx context.Context, yield func(Leader) bool) error {
 				return nil
 			}
 		}
-		if err := awaitAny(ctx, l, news, map[string]view{"": {watch: now.watch}}); err != nil {
+		if err := awaitAny(ctx, l, news, view{watch: now.watch}); err != nil {
 			return err
 		}
 	}
@@ -199,15 +194,15 @@ func (e *Election) observe(ctx context.Context, yield func(Leader) bool) error {
 // which is watched, and the list of candidates only while it is empty.
 func (e *Election) look(ctx context.Context, l *lease) (leader Leader, w *watch, err error) {
 	others := make(map[string]bool) // that belong to no session, and so are no candidates
-	err = e.s.again(ctx, l, func() error {
+	err = e.s.link.again(ctx, l, func() error {
 		for {
-			names, _, err := e.s.conn.Children(e.path)
+			names, _, err := e.s.link.conn.Children(e.path)
 			if err != nil && !errors.Is(err, zk.ErrNoNode) {
 				return err
 			}
 			first := firstOf(names, others)
 			if first == "" {
-				list, err := e.s.lookChildren(e.path)
+				list, err := e.s.watches.children(e.path)
 				if err != nil {
 					return err
 				}
@@ -217,7 +212,7 @@ func (e *Election) look(ctx context.Context, l *lease) (leader Leader, w *watch,
 				}
 			}
 			node := e.path + "/" + first
-			v, err := e.s.lookWhileThere(node)
+			v, err := e.s.watches.whileThere(node)
 			if err != nil {
 				return err
 			}

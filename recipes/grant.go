@@ -7,8 +7,6 @@ import (
 	"sync"
 
 	"github.com/go-zookeeper/zk"
-
-	"lockkeeper/locknode"
 )
 
 // Grant is a lock that was acquired. It ends when Unlock is called or when the
@@ -19,9 +17,10 @@ import (
 // its node is in the queue, so that nobody gets in before the program has
 // wound up what it was doing.
 type Grant struct {
-	p       *place
-	path    string
-	node    string
+	node    *node
+	leave   func() error // removes everything that the holder has made; see node.leave
+	place   *place       // of the node in its queue; nil: it is in none
+	path    string       // that is locked
 	token   int64
 	life    context.Context // ends with err as its cause
 	end     context.CancelCauseFunc
@@ -37,18 +36,19 @@ type Grant struct {
 	leaveErr error // why the node may not be gone; written before gone is closed
 }
 
-func newGrant(p *place, path string) *Grant {
+// newGrant is a grant of the path with the node of its holder. leave removes all that the holder
+// has made.
+func newGrant(n *node, path string, leave func() error) *Grant {
 	life, end := context.WithCancelCause(context.Background())
 	return &Grant{
-		p:       p,
+		node:    n,
+		leave:   leave,
 		path:    path,
-		node:    p.node,
-		token:   p.token,
+		token:   n.token,
 		life:    life,
 		end:     end,
 		release: make(chan struct{}),
 		work:    make(chan func()),
-		kind:    p.kind,
 		gone:    make(chan struct{}),
 	}
 }
@@ -64,19 +64,19 @@ func (g *Grant) Token() int64 { return g.token }
 // Kind returns what was granted: to write (as every Mutex does), to read, or a
 // lease of a semaphore.
 func (g *Grant) Kind() Kind {
-	g.p.s.mu.Lock()
-	defer g.p.s.mu.Unlock()
+	g.node.link.mu.Lock()
+	defer g.node.link.mu.Unlock()
 	return g.kind
 }
 
 // Session returns the session that owns the lock's node.
-func (g *Grant) Session() int64 { return g.p.lease.id }
+func (g *Grant) Session() int64 { return g.node.lease.id }
 
 // Path returns the path that is locked.
 func (g *Grant) Path() string { return g.path }
 
 // Node returns the full path of the lock's node.
-func (g *Grant) Node() string { return g.node }
+func (g *Grant) Node() string { return g.node.path }
 
 // Lost returns a channel that is closed when the lock can no longer be relied
 // on, for the reason that Err then gives. Unlock closes it too.
@@ -126,22 +126,29 @@ func (g *Grant) Held() bool { return g.Err() == nil }
 // ErrSilent, ErrExpired, ErrDeleted, ErrClosed, or ErrReleased after Unlock. Once
 // it is not nil it does not change.
 func (g *Grant) Err() error {
-	g.p.s.mu.Lock()
-	defer g.p.s.mu.Unlock()
-	g.p.s.observeLocked()
-	g.p.lease.checkLocked()
+	g.node.link.mu.Lock()
+	defer g.node.link.mu.Unlock()
+	g.node.link.observeLocked()
+	g.node.lease.checkLocked()
 	return g.err
 }
 
-// Unlock gives the lock back. When it returns nil, the grant stood until Unlock
-// was called and its node is gone.
+// Unlock gives the lock back. When it returns nil, the grant stood until Unlock was called and its
+// node is gone.
 //
-// Otherwise the error says what is not so. If the grant had been lost, it is the
-// reason, and the node is gone nevertheless. If ctx ended before the cluster
-// confirmed, it is ctx's error; the release then goes on in the background until
-// it is certain, or the session ends. Whatever it returns, the grant no longer
-// stands. Further calls wait for the same release, and return the same.
+// If the grant had been lost, the error is the reason, and the node is gone nevertheless. If ctx
+// ended before the cluster confirmed, it is ctx's error; the release then goes on in the background
+// until it is certain, or the session ends. With any error, the grant no longer stands. Further
+// calls wait for the same release, and return the same.
 func (g *Grant) Unlock(ctx context.Context) error {
+	if err := g.letGo(ctx); err != nil {
+		return fmt.Errorf("recipes: unlock %s: %w", g.path, err)
+	}
+	return nil
+}
+
+// letGo is Unlock; its error does not say so.
+func (g *Grant) letGo(ctx context.Context) error {
 	g.giveUp()
 	select {
 	case <-g.gone:
@@ -149,19 +156,15 @@ func (g *Grant) Unlock(ctx context.Context) error {
 		select {
 		case <-g.gone:
 		default:
-			return fmt.Errorf("recipes: unlock %s: goes on in the background: %w", g.path, ctx.Err())
+			return fmt.Errorf("goes on in the background: %w", ctx.Err())
 		}
 	}
-	g.p.s.mu.Lock()
-	defer g.p.s.mu.Unlock()
-	err := g.leaveErr
+	g.node.link.mu.Lock()
+	defer g.node.link.mu.Unlock()
 	if g.err != ErrReleased {
-		err = g.err
+		return g.err
 	}
-	if err != nil {
-		return fmt.Errorf("recipes: unlock %s: %w", g.path, err)
-	}
-	return nil
+	return g.leaveErr
 }
 
 // giveUp ends the grant and has its node deleted.
@@ -171,11 +174,11 @@ func (g *Grant) giveUp() {
 }
 
 func (g *Grant) lose(err error) {
-	g.p.s.mu.Lock()
-	defer g.p.s.mu.Unlock()
+	g.node.link.mu.Lock()
+	defer g.node.link.mu.Unlock()
 	// What the clock says comes before what happens now.
-	g.p.s.observeLocked()
-	g.p.lease.checkLocked()
+	g.node.link.observeLocked()
+	g.node.lease.checkLocked()
 	g.loseLocked(err)
 }
 
@@ -184,7 +187,7 @@ func (g *Grant) loseLocked(err error) {
 		return
 	}
 	g.err = err
-	delete(g.p.lease.grants, g)
+	delete(g.node.lease.grants, g)
 	g.end(err)
 	for _, f := range g.onLost {
 		f(err)
@@ -194,8 +197,8 @@ func (g *Grant) loseLocked(err error) {
 // whenLost has f called, once, when the grant ends, with a session's mu held. It
 // is called right away if that has happened.
 func (g *Grant) whenLost(f func(err error)) {
-	g.p.s.mu.Lock()
-	defer g.p.s.mu.Unlock()
+	g.node.link.mu.Lock()
+	defer g.node.link.mu.Unlock()
 	if g.err != nil {
 		f(g.err)
 		return
@@ -208,22 +211,22 @@ func (g *Grant) whenLost(f func(err error)) {
 func (g *Grant) keep() {
 	for held := true; held; {
 		select {
-		case ev := <-g.p.own:
+		case ev := <-g.node.own:
 			// No deadline: without a connection Unlock could do nothing either.
-			if err := g.p.ownEvent(context.Background(), ev); err != nil {
+			if err := g.node.changed(context.Background(), ev); err != nil {
 				g.lose(err)
 			}
 		case f := <-g.work:
 			f()
 		case <-g.release:
 			held = false
-		case <-g.p.lease.ended:
+		case <-g.node.lease.ended:
 			held = false
 		}
 	}
-	err := g.p.quit()
-	g.p.s.mu.Lock()
-	defer g.p.s.mu.Unlock()
+	err := g.leave()
+	g.node.link.mu.Lock()
+	defer g.node.link.mu.Unlock()
 	g.leaveErr = err
 	close(g.gone)
 }
@@ -253,26 +256,26 @@ func guard(ctx context.Context, grants []*Grant, ops []any) ([]zk.MultiResponse,
 	all := make([]any, 0, len(grants)+len(ops))
 	for _, g := range grants {
 		err := g.Err()
-		if err == nil && g.p.single {
+		if err == nil && g.node.fixed != nil {
 			err = ErrNoGuard
 		}
 		if err != nil {
 			return nil, fmt.Errorf("recipes: guard %s: %w", g.path, err)
 		}
-		node := g.node
+		node := g.node.path
 		all = append(all, &zk.CheckVersionRequest{Path: node, Version: -1})
 	}
-	s := grants[0].p.s
+	k := grants[0].node.link
 	type answer struct {
 		results []zk.MultiResponse
 		err     error
 	}
 	done := make(chan answer, 1)
-	if !s.spawn(func() {
-		results, err := s.conn.Multi(append(all, ops...)...)
+	if !k.spawn(func() {
+		results, err := k.conn.Multi(append(all, ops...)...)
 		done <- answer{results, err}
 	}) {
-		return nil, fmt.Errorf("recipes: guard %s: %w", grants[0].path, s.closed())
+		return nil, fmt.Errorf("recipes: guard %s: %w", grants[0].path, k.closed())
 	}
 	select {
 	case a := <-done:
@@ -286,7 +289,7 @@ func guard(ctx context.Context, grants []*Grant, ops []any) ([]zk.MultiResponse,
 func guarded(grants []*Grant, results []zk.MultiResponse, err error) ([]zk.MultiResponse, error) {
 	for i, g := range grants {
 		if err != nil && i < len(results) && errors.Is(results[i].Error, zk.ErrNoNode) {
-			g.lose(g.p.gone(zk.ErrNoNode))
+			g.lose(g.node.gone(zk.ErrNoNode))
 			return nil, fmt.Errorf("recipes: guard %s: %w", g.path, g.Err())
 		}
 	}
@@ -314,7 +317,7 @@ func (g *Grant) Valid(ctx context.Context) error {
 	if err := g.Err(); err != nil {
 		return fmt.Errorf("recipes: valid %s: %w", g.path, err)
 	}
-	verdict, err := ask(ctx, g.p.s, g.examine)
+	verdict, err := ask(ctx, g.node.link, g.examine)
 	if err == nil && verdict != nil {
 		g.lose(verdict)
 	}
@@ -327,52 +330,44 @@ func (g *Grant) Valid(ctx context.Context) error {
 	return nil
 }
 
-// examine looks at the lock's node and the queue. The verdict is why the grant is
-// lost; the error is why that cannot be said.
+// examine looks at the lock's node and the queue. The verdict is the reason for the loss of the
+// grant; with an error there is no verdict.
 func (g *Grant) examine() (verdict, err error) {
-	p := g.p
-	if err := p.s.writeNothing(); err != nil {
+	conn := g.node.link.conn
+	if err := g.node.link.writeNothing(); err != nil {
 		return nil, err
 	}
-	_, stat, err := p.s.conn.Get(g.node)
+	_, stat, err := conn.Get(g.node.path)
 	switch {
 	case errors.Is(err, zk.ErrNoNode):
-		return p.gone(err), nil
+		return g.node.gone(err), nil
 	case err != nil:
 		return nil, err
 	case stat.Czxid != g.token:
 		return ErrDeleted, nil // and made again, by somebody who copies names
 	}
-	if p.single || p.turn != nil {
+	if g.node.fixed != nil || g.place.turn != nil {
 		return nil, nil // it has no order, or it counts when it is granted
 	}
-	return g.examineQueue()
-}
-
-func (g *Grant) examineQueue() (verdict, err error) {
-	_, own := split(g.node)
-	names, _, err := g.p.s.conn.Children(g.p.dir)
+	names, _, err := conn.Children(g.node.dir)
 	if err != nil {
 		return nil, err
 	}
-	reads := g.Kind() == KindRead
+	own, reads := g.node.name(), g.Kind() == KindRead
 	passed := make(map[string]bool)
 	for {
-		front, found := predecessor(names, own, func(name string) bool {
-			return passed[name] || reads && locknode.KindOf(name) == KindRead
-		})
+		front, found := predecessor(names, own, reads, passed)
 		switch {
 		case !found:
-			return g.p.gone(zk.ErrNoNode), nil
+			return g.node.gone(zk.ErrNoNode), nil
 		case front == "":
 			return nil, nil
 		}
-		data, stat, err := g.p.s.conn.Get(g.p.dir + "/" + front)
+		data, stat, err := conn.Get(g.node.dir + "/" + front)
 		switch {
 		case err != nil && !errors.Is(err, zk.ErrNoNode):
 			return nil, err
-		case err == nil && ephemeral(stat.EphemeralOwner) && !twinBehind(front, own, stat.Czxid, g.token) &&
-			!(reads && downgraded(data)):
+		case err == nil && blocks(front, data, stat, own, g.token, reads):
 			return ErrOvertaken, nil
 		}
 		passed[front] = true

@@ -106,9 +106,9 @@ func TestHeldLooksAtTheClock(t *testing.T) {
 			conn.reconnect = testTimeout
 			conn.cutLocked()
 			c.mu.Unlock()
-			s.mu.Lock()
-			g.p.lease.alarm.Stop()
-			s.mu.Unlock()
+			s.link.mu.Lock()
+			g.node.lease.alarm.Stop()
+			s.link.mu.Unlock()
 			time.Sleep(testTimeout * 5 / 6)
 			wantOpen := false
 			select {
@@ -133,9 +133,9 @@ func TestWakes(t *testing.T) {
 		defer s.Close()
 		c.with(func() { conn.reconnect = testTimeout * 3 / 4 })
 		c.with(conn.cutLocked)
-		s.mu.Lock()
-		g.p.lease.alarm.Stop()
-		s.mu.Unlock()
+		s.link.mu.Lock()
+		g.node.lease.alarm.Stop()
+		s.link.mu.Unlock()
 		time.Sleep(testTimeout)
 		wantLost(t, g, ErrSilent)
 	})
@@ -374,7 +374,7 @@ func TestGrantContext(t *testing.T) {
 	}{
 		{"unlocked", func(c *fakeCluster, g *Grant) { g.Unlock(context.Background()) }, ErrReleased},
 		{"deleted", func(c *fakeCluster, g *Grant) { c.delete(g.Node()) }, ErrDeleted},
-		{"closed", func(c *fakeCluster, g *Grant) { g.p.s.Close() }, ErrClosed},
+		{"closed", func(c *fakeCluster, g *Grant) { g.node.link.close() }, ErrClosed},
 	} {
 		t.Run(tt.about, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"reflect"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -109,9 +109,9 @@ func setOwn(ctx context.Context, g *Grant, data []byte) error {
 	if err := g.Err(); err != nil {
 		return err
 	}
-	return g.p.s.change(ctx, func(ctx context.Context, _ *lease) error {
-		return g.p.s.again(ctx, g.p.lease, func() error {
-			_, err := g.p.s.conn.Set(g.node, data, -1)
+	return g.node.link.change(ctx, func(ctx context.Context, _ *lease) error {
+		return g.node.link.again(ctx, g.node.lease, func() error {
+			_, err := g.node.link.conn.Set(g.node.path, data, -1)
 			if errors.Is(err, zk.ErrNoNode) {
 				return ErrDeleted
 			}
@@ -123,22 +123,22 @@ func setOwn(ctx context.Context, g *Grant, data []byte) error {
 // Members returns the members, in the order in which they joined: those that had
 // joined and not left when it was called, for certain.
 func (g *Group) Members(ctx context.Context) ([]Member, error) {
-	members, err := call(ctx, g.s, func(ctx context.Context) ([]Member, error) {
-		l, err := g.s.ready(ctx)
-		if err != nil {
-			return nil, err
-		}
-		err = g.s.catchUp(ctx, l)
-		if err != nil {
-			return nil, err
-		}
-		members, _, err := g.look(ctx, l, nil)
-		return members, err
-	}, nil)
+	members, err := g.members(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("recipes: members of %s: %w", g.path, err)
 	}
 	return members, nil
+}
+
+func (g *Group) members(ctx context.Context) ([]Member, error) {
+	l, err := g.s.link.upToDate(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return call(ctx, g.s.link, func(ctx context.Context) ([]Member, error) {
+		members, _, err := g.look(ctx, l, nil)
+		return members, err
+	}, nil)
 }
 
 // Watch yields the members as they are, and again after every change of a member
@@ -160,20 +160,14 @@ func (g *Group) watch(ctx context.Context, yield func([]Member) bool) error {
 		members []Member
 		views   map[string]view
 	}
-	l, err := call(ctx, g.s, func(ctx context.Context) (*lease, error) {
-		l, err := g.s.ready(ctx)
-		if err != nil {
-			return nil, err
-		}
-		return l, g.s.catchUp(ctx, l)
-	}, nil)
+	l, err := g.s.link.upToDate(ctx)
 	if err != nil {
 		return err
 	}
 	var last result
 	for first := true; ; first = false {
-		news := g.s.news()
-		now, err := call(ctx, g.s, func(ctx context.Context) (r result, err error) {
+		news := g.s.link.news()
+		now, err := call(ctx, g.s.link, func(ctx context.Context) (r result, err error) {
 			r.members, r.views, err = g.look(ctx, l, last.views)
 			return r, err
 		}, nil)
@@ -186,7 +180,7 @@ func (g *Group) watch(ctx context.Context, yield func([]Member) bool) error {
 			}
 		}
 		last = now
-		if err := awaitAny(ctx, l, news, now.views); err != nil {
+		if err := awaitAny(ctx, l, news, slices.Collect(maps.Values(now.views))...); err != nil {
 			return err
 		}
 	}
@@ -196,27 +190,6 @@ func (m Member) equal(o Member) bool {
 	return m.ID == o.ID && m.Token == o.Token && bytes.Equal(m.Data, o.Data)
 }
 
-// awaitAny waits until one of the views is out of date, or may be.
-func awaitAny(ctx context.Context, l *lease, news <-chan struct{}, views map[string]view) error {
-	cases := make([]reflect.SelectCase, 0, len(views)+3)
-	on := func(ch any) {
-		cases = append(cases, reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(ch)})
-	}
-	on(ctx.Done())
-	on(l.ended)
-	on(news)
-	for _, v := range views {
-		on(v.watch.fired)
-	}
-	switch n, _, _ := reflect.Select(cases); n {
-	case 0:
-		return ctx.Err()
-	case 1:
-		return l.s.over(l)
-	}
-	return nil
-}
-
 // membersAtOnce is how many members' data are asked for at a time.
 const membersAtOnce = 64
 
@@ -224,14 +197,14 @@ const membersAtOnce = 64
 // taken as they are. The view of the list itself has the key "".
 func (g *Group) look(ctx context.Context, l *lease, known map[string]view) ([]Member, map[string]view, error) {
 	var list view
-	err := g.s.again(ctx, l, func() (err error) {
-		list, err = g.s.lookChildren(g.path)
+	err := g.s.link.again(ctx, l, func() (err error) {
+		list, err = g.s.watches.children(g.path)
 		return err
 	})
 	if err != nil {
 		return nil, nil, err
 	}
-	news := g.s.news()
+	news := g.s.link.news()
 	views := map[string]view{"": list}
 	var mu sync.Mutex // guards views and failed
 	var failed error
@@ -248,8 +221,8 @@ func (g *Group) look(ctx context.Context, l *lease, known map[string]view) ([]Me
 		wg.Go(func() {
 			defer func() { <-room }()
 			var v view
-			err := g.s.again(ctx, l, func() (err error) {
-				v, err = g.s.lookWhileThere(g.path + "/" + id)
+			err := g.s.link.again(ctx, l, func() (err error) {
+				v, err = g.s.watches.whileThere(g.path + "/" + id)
 				return err
 			})
 			mu.Lock()

@@ -271,39 +271,3 @@ func (h *hosts) unreachable() (news <-chan struct{}, err error) {
 	}
 	return h.news, fmt.Errorf(format, args...)
 }
-
-// Reach waits until a server answers for the session. If no connection can be
-// opened to any of the addresses, it does not wait for ctx to end: it returns an
-// ErrUnreachable that wraps what went wrong with each. The Session goes on trying
-// nevertheless, and so does a second call of Reach, up to the next attempt.
-//
-// A Session that was made by NewSession knows nothing of addresses; there Reach
-// waits for ctx.
-func (s *Session) Reach(ctx context.Context) error {
-	for {
-		var failed error
-		var attempt <-chan struct{}
-		if s.hosts != nil {
-			attempt, failed = s.hosts.unreachable()
-		}
-		s.mu.Lock()
-		s.observeLocked()
-		connected, ended, changed := s.connected, s.ended, s.changed
-		s.mu.Unlock()
-		switch {
-		case ended:
-			return s.closed()
-		case connected:
-			return nil
-		case failed != nil:
-			return failed
-		}
-		select {
-		case <-attempt:
-		case <-changed:
-		case <-s.quit:
-		case <-ctx.Done():
-			return fmt.Errorf("recipes: reach the cluster: %w", ctx.Err())
-		}
-	}
-}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"net/url"
 	"slices"
 	"strings"
@@ -31,9 +30,9 @@ type Contender = locknode.Contender
 // cluster was at one moment: a node that goes meanwhile is left out.
 func (s *Session) Contenders(ctx context.Context, path string) ([]Contender, error) {
 	i := inspector{s: s}
-	cs, err := ask(ctx, s, func() ([]Contender, error) {
+	cs, err := ask(ctx, s.link, func() ([]Contender, error) {
 		// Who asks after a change that it knows of shall see it.
-		if err := s.confirm(); err != nil {
+		if err := s.link.confirm(); err != nil {
 			return nil, err
 		}
 		return i.path(path)
@@ -51,23 +50,11 @@ func (s *Session) Holders(ctx context.Context, path string) ([]Contender, error)
 	return slices.DeleteFunc(cs, func(c Contender) bool { return !c.Held && !c.MayHold }), err
 }
 
-// ask makes calls that change nothing, or nothing more when they are made again,
-// until it is known what came of them.
-func ask[T any](ctx context.Context, s *Session, f func() (T, error)) (T, error) {
-	return call(ctx, s, func(ctx context.Context) (v T, err error) {
-		err = s.again(ctx, nil, func() error {
-			v, err = f()
-			return err
-		})
-		return v, err
-	}, nil)
-}
-
 // inspector reads queues.
 type inspector struct{ s *Session }
 
 func (i inspector) path(path string) ([]Contender, error) {
-	names, _, err := i.s.conn.Children(path)
+	names, _, err := i.s.link.conn.Children(path)
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil, nil
 	}
@@ -105,7 +92,7 @@ func (i inspector) simple(path string) ([]Contender, error) {
 }
 
 func (i inspector) children(path string) ([]Contender, error) {
-	names, _, err := i.s.conn.Children(path)
+	names, _, err := i.s.link.conn.Children(path)
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil, nil
 	}
@@ -140,7 +127,7 @@ func (i inspector) queue(path string, names []string) ([]Contender, error) {
 
 // node reads one node. One that has gone, or that is not ephemeral, has session 0.
 func (i inspector) node(dir, name string) (Contender, error) {
-	data, stat, err := i.s.conn.Get(dir + "/" + name)
+	data, stat, err := i.s.link.conn.Get(dir + "/" + name)
 	if errors.Is(err, zk.ErrNoNode) {
 		return Contender{}, nil
 	}
@@ -152,11 +139,6 @@ func (i inspector) node(dir, name string) (Contender, error) {
 	}
 	return locknode.New(dir, name, stat.EphemeralOwner, time.UnixMilli(stat.Ctime), stat.Czxid, data), nil
 }
-
-// ephemeral reports whether a node with this owner belongs to a session, and so may be a
-// contender. A lock's path below a lock's path may end in ten digits, too.
-// The smallest number is what servers store as the owner of a container.
-func ephemeral(owner int64) bool { return owner != 0 && owner != math.MinInt64 }
 
 // pathsAtOnce is how many nodes LockPaths asks about at a time.
 const pathsAtOnce = 64
@@ -213,7 +195,7 @@ type Contention = locknode.Lock
 // Contentions lists, in the order of their paths, the locks at and below root that somebody holds
 // or waits for. It asks about each node of the tree, as [Session.LockPaths].
 func (s *Session) Contentions(ctx context.Context, root string) ([]Contention, error) {
-	if _, err := ask(ctx, s, func() (struct{}, error) { return struct{}{}, s.confirm() }); err != nil {
+	if _, err := ask(ctx, s.link, func() (struct{}, error) { return struct{}{}, s.link.confirm() }); err != nil {
 		return nil, fmt.Errorf("recipes: look for locks at %s: %w", root, err)
 	}
 	paths, err := s.LockPaths(ctx, root)
@@ -227,7 +209,7 @@ func (s *Session) Contentions(ctx context.Context, root string) ([]Contention, e
 		for n, path := range step {
 			wg.Go(func() {
 				found[n].Path = path
-				found[n].Contenders, errs[n] = ask(ctx, s, func() ([]Contender, error) { return inspector{s: s}.path(path) })
+				found[n].Contenders, errs[n] = ask(ctx, s.link, func() ([]Contender, error) { return inspector{s: s}.path(path) })
 			})
 		}
 		wg.Wait()
@@ -245,8 +227,8 @@ func (s *Session) childrenOf(ctx context.Context, paths []string) (names [][]str
 	var wg sync.WaitGroup
 	for i, at := range paths {
 		wg.Go(func() {
-			names[i], errs[i] = ask(ctx, s, func() ([]string, error) {
-				names, _, err := s.conn.Children(at)
+			names[i], errs[i] = ask(ctx, s.link, func() ([]string, error) {
+				names, _, err := s.link.conn.Children(at)
 				return names, err
 			})
 		})
@@ -266,17 +248,17 @@ var ErrNoReport = errors.New("recipes: the server makes no such report")
 // of docs/api.md that clients may read, such as queues, with its parameters. It is JSON, and shows
 // what the session may read. It is made after all that the session has done.
 func (s *Session) Report(ctx context.Context, name string, parameters url.Values) ([]byte, error) {
-	data, err := ask(ctx, s, func() ([]byte, error) {
-		if err := s.confirm(); err != nil { // as Contenders
+	data, err := ask(ctx, s.link, func() ([]byte, error) {
+		if err := s.link.confirm(); err != nil { // as Contenders
 			return nil, err
 		}
-		data, _, err := s.conn.Get(reportPath + name + "?" + parameters.Encode())
+		data, _, err := s.link.conn.Get(reportPath + name + "?" + parameters.Encode())
 		return data, err
 	})
 	switch {
 	case err == nil:
 		return data, nil
-	case errors.Is(err, zk.ErrNoAuth), ctx.Err() != nil, s.over(nil) != nil:
+	case errors.Is(err, zk.ErrNoAuth), ctx.Err() != nil, s.link.over(nil) != nil:
 		return nil, fmt.Errorf("recipes: report %s: %w", name, err)
 	}
 	return nil, fmt.Errorf("%w: %w", ErrNoReport, err)

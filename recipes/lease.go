@@ -27,12 +27,12 @@ import (
 // 5.6 s. Judged by pings, the first believes that it holds the lock for some
 // 5 s beside the other.)
 type lease struct {
-	s     *Session
+	link  *link
 	id    int64
 	ended chan struct{} // closed when the session is over
 	kick  chan struct{} // asks keep for a proof now; holds one request
 
-	// Guarded by s.mu.
+	// Guarded by link.mu.
 	endErr  error // why it ended; nil while it lives
 	timeout time.Duration
 	proof   time.Time // zero: none yet
@@ -42,13 +42,13 @@ type lease struct {
 	alarm   *time.Timer // fires when the grants have to be given up
 }
 
-func newLease(s *Session, id int64) *lease {
+func newLease(k *link, id int64) *lease {
 	return &lease{
-		s:       s,
+		link:    k,
 		id:      id,
 		ended:   make(chan struct{}),
 		kick:    make(chan struct{}, 1),
-		timeout: s.timeout(),
+		timeout: k.timeout(),
 		proved:  make(chan struct{}),
 		grants:  make(map[*Grant]struct{}),
 	}
@@ -83,7 +83,7 @@ func (l *lease) intervalLocked() time.Duration { return l.timeout / 6 }
 // answered. It reports whether that proves anything of this session: go-zookeeper
 // may have carried the request over into the next one.
 func (l *lease) proveLocked(sent time.Time) bool {
-	l.s.observeLocked()
+	l.link.observeLocked()
 	// Order: first the check. Grants that had to be given up before this answer
 	// came stay lost, though the session turns out to live.
 	l.checkLocked()
@@ -114,8 +114,8 @@ func (l *lease) armLocked() {
 	d := time.Until(l.safeUntilLocked())
 	if l.alarm == nil {
 		l.alarm = time.AfterFunc(d, func() {
-			l.s.mu.Lock()
-			defer l.s.mu.Unlock()
+			l.link.mu.Lock()
+			defer l.link.mu.Unlock()
 			l.checkLocked()
 			l.armLocked()
 		})
@@ -148,8 +148,8 @@ func (l *lease) endLocked(err error) {
 
 // want registers one who needs the lease to be proved, or takes that back.
 func (l *lease) want(on bool) {
-	l.s.mu.Lock()
-	defer l.s.mu.Unlock()
+	l.link.mu.Lock()
+	defer l.link.mu.Unlock()
 	if !on {
 		l.waiting--
 		return
@@ -171,20 +171,20 @@ func (l *lease) admit(ctx context.Context, g *Grant) error {
 	l.want(true)
 	defer l.want(false)
 	for {
-		l.s.mu.Lock()
-		l.s.observeLocked()
+		l.link.mu.Lock()
+		l.link.observeLocked()
 		if l.endErr != nil {
-			defer l.s.mu.Unlock()
+			defer l.link.mu.Unlock()
 			return l.endErr
 		}
 		if l.freshLocked() {
-			defer l.s.mu.Unlock()
+			defer l.link.mu.Unlock()
 			l.grants[g] = struct{}{}
 			l.armLocked()
 			return nil
 		}
 		proved := l.proved
-		l.s.mu.Unlock()
+		l.link.mu.Unlock()
 		select {
 		case <-proved:
 		case <-l.ended:
@@ -223,8 +223,8 @@ func (l *lease) keep() {
 // nextProof tells whether a proof is needed, and how long that can wait, given
 // how many attempts in a row have failed.
 func (l *lease) nextProof(failed int) (wait time.Duration, needed bool) {
-	l.s.mu.Lock()
-	defer l.s.mu.Unlock()
+	l.link.mu.Lock()
+	defer l.link.mu.Unlock()
 	needed = len(l.grants) > 0 || l.waiting > 0
 	if failed > 0 {
 		return min(minPause<<min(failed-1, 10), l.intervalLocked()/4), needed
@@ -235,9 +235,9 @@ func (l *lease) nextProof(failed int) (wait time.Duration, needed bool) {
 // prove has the session proved once, and reports whether it was.
 func (l *lease) prove() bool {
 	sent := time.Now()
-	err := l.s.confirm()
-	l.s.mu.Lock()
-	defer l.s.mu.Unlock()
+	err := l.link.confirm()
+	l.link.mu.Lock()
+	defer l.link.mu.Unlock()
 	return err == nil && l.proveLocked(sent)
 }
 
@@ -263,23 +263,23 @@ const (
 
 // confirm returns nil when a majority has confirmed, after the call began, that the session lives.
 // The server that answers has caught up with all that was acknowledged to anybody before the call.
-func (s *Session) confirm() error {
-	s.mu.Lock()
-	s.observeLocked()
-	silent := s.silent == s.changed
-	s.mu.Unlock()
+func (k *link) confirm() error {
+	k.mu.Lock()
+	k.observeLocked()
+	silent := k.silent == k.changed
+	k.mu.Unlock()
 	if silent {
-		return s.writeNothing()
+		return k.writeNothing()
 	}
-	answer, err := s.conn.Sync(syncQuestion)
+	answer, err := k.conn.Sync(syncQuestion)
 	if err != nil || answer == syncLinearizable {
 		return err
 	}
-	s.mu.Lock()
-	s.observeLocked()
-	s.silent = s.changed // should the client have moved since, a write is right there too
-	s.mu.Unlock()
-	return s.writeNothing()
+	k.mu.Lock()
+	k.observeLocked()
+	k.silent = k.changed // should the client have moved since, a write is right there too
+	k.mu.Unlock()
+	return k.writeNothing()
 }
 
 // writeNothing makes a write that changes nothing. When it returns nil, no earlier request of ours
@@ -287,7 +287,7 @@ func (s *Session) confirm() error {
 // session's older connections. What we read from then on is at least as new as the moment of the
 // call: a new connection, should there be one by then, goes to a server that has seen at least the
 // write, for the client has told it the zxid of the answer.
-func (s *Session) writeNothing() error {
-	_, err := s.conn.Multi()
+func (k *link) writeNothing() error {
+	_, err := k.conn.Multi()
 	return err
 }

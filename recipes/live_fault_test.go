@@ -52,7 +52,7 @@ func TestLiveCutAtEveryFrame(t *testing.T) {
 func cutAt(t *testing.T, ctx context.Context, addr string, other *Session, lock testLock, path string, dir direction, how verdict, at int) bool {
 	p := newProxy(t, addr)
 	s := live(t, p.addr(), liveTimeout)
-	if _, err := s.ready(ctx); err != nil {
+	if _, err := s.link.ready(ctx); err != nil {
 		t.Fatal(err)
 	}
 	var mu sync.Mutex

@@ -19,6 +19,7 @@ type ensemble [3]*server
 
 func startEnsemble(t *testing.T, more string) *ensemble {
 	t.Helper()
+	goOnly(t)
 	if err := zookeeperMissing(); errors.Is(err, errMissing) && os.Getenv("CI") == "" {
 		t.Skip(err)
 	}
@@ -82,7 +83,7 @@ func TestLiveLoneLeader(t *testing.T) {
 	s := live(t, e[lead].addr, timeout)
 	g := liveLock(t, ctx, s, path)
 	asked := live(t, e[lead].addr, liveTimeout)
-	if err := asked.confirm(); err != nil {
+	if err := asked.link.confirm(); err != nil {
 		t.Fatal(err)
 	}
 	for n, member := range e {
@@ -100,11 +101,11 @@ func TestLiveLoneLeader(t *testing.T) {
 		t.Errorf("held for %v by a leader without followers", time.Since(stopped))
 	}
 	// It does answer syncs.
-	if answer, err := asked.conn.Sync(syncQuestion); err != nil || answer != syncQuestion {
+	if answer, err := asked.link.conn.Sync(syncQuestion); err != nil || answer != syncQuestion {
 		t.Errorf("sync of a leader without followers: %q, %v", answer, err)
 	}
 	written := make(chan error, 1)
-	go func() { written <- asked.writeNothing() }()
+	go func() { written <- asked.link.writeNothing() }()
 	select {
 	case err := <-written:
 		t.Errorf("a leader without followers answers a write after %v: %v", time.Since(stopped), err)
@@ -121,14 +122,14 @@ func TestLiveLoneLeader(t *testing.T) {
 func TestLiveConfirm(t *testing.T) {
 	eachServer(t, func(t *testing.T, addr string) {
 		s := live(t, addr, liveTimeout)
-		if err := s.confirm(); err != nil {
+		if err := s.link.confirm(); err != nil {
 			t.Fatal(err)
 		}
-		says := s.silent == nil
+		says := s.link.silent == nil
 		if want := strings.HasSuffix(t.Name(), "/lockkeeper"); says != want {
 			t.Errorf("says that its sync is linearizable: %v", says)
 		}
-		if err := s.writeNothing(); err != nil {
+		if err := s.link.writeNothing(); err != nil {
 			t.Errorf("a multi without operations: %v", err)
 		}
 	})

@@ -206,12 +206,12 @@ func doubleBarrierWithOthers(t *testing.T, ctx context.Context, s *Session, path
 // awaitMembers waits until path has n children other than "ready".
 func awaitMembers(t *testing.T, ctx context.Context, s *Session, path string, n int) {
 	t.Helper()
-	l, err := s.ready(ctx)
+	l, err := s.link.ready(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var names []string
-	err = s.until(ctx, l, func() (view, error) { return s.lookChildren(path) }, func(v view) (bool, error) {
+	err = s.watches.until(ctx, l, func() (view, error) { return s.watches.children(path) }, func(v view) (bool, error) {
 		names = slices.DeleteFunc(v.names, func(n string) bool { return n == readyName })
 		return len(names) == n, nil
 	})

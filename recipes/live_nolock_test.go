@@ -80,7 +80,7 @@ func (d liveDrill) cutAt(t *testing.T, ctx context.Context, addr string, other *
 		return false, err
 	}
 	defer s.Close()
-	if _, err := s.ready(ctx); err != nil {
+	if _, err := s.link.ready(ctx); err != nil {
 		return false, err
 	}
 	var was atomic.Bool
@@ -100,12 +100,12 @@ func (d liveDrill) cutAt(t *testing.T, ctx context.Context, addr string, other *
 }
 
 func awaitLeft(ctx context.Context, s *Session, path string, n int) error {
-	l, err := s.ready(ctx)
+	l, err := s.link.ready(ctx)
 	if err != nil {
 		return err
 	}
 	var names []string
-	err = s.until(ctx, l, func() (view, error) { return s.lookChildren(path) }, func(v view) (bool, error) {
+	err = s.watches.until(ctx, l, func() (view, error) { return s.watches.children(path) }, func(v view) (bool, error) {
 		names = v.names
 		return len(names) == n, nil
 	})
@@ -147,7 +147,7 @@ func liveBarrier(ctx context.Context, s, other *Session, path string) error {
 		return err
 	}
 	err := errors.Join(<-through, mine.Set(ctx))
-	if exists, _, e := other.conn.Exists(path); e == nil && !exists {
+	if exists, _, e := other.link.conn.Exists(path); e == nil && !exists {
 		err = errors.Join(err, errors.New("not set"))
 	}
 	return errors.Join(err, mine.Remove(ctx), others.Wait(ctx))
@@ -477,12 +477,12 @@ func waitingCalls(ctx context.Context, s *Session, path string) map[string]func(
 func awaitWatches(t *testing.T, ctx context.Context, s *Session, paths ...string) {
 	t.Helper()
 	for tick := time.Tick(time.Millisecond); ; {
-		s.mu.Lock()
+		s.watches.mu.Lock()
 		watched := make(map[string]bool)
-		for key := range s.watches {
+		for key := range s.watches.standing {
 			watched[key.path] = true
 		}
-		s.mu.Unlock()
+		s.watches.mu.Unlock()
 		if !slices.ContainsFunc(paths, func(p string) bool { return !watched[p] }) {
 			return
 		}

@@ -69,9 +69,7 @@ const (
 // path. It compares what they do with the table of docs/guarantees.md, and sees that
 // who waits gets in when the other has left.
 func TestLivePairs(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts a JVM and takes a minute of waiting; not with -short")
-	}
+	goOnly(t)
 	eachServer(t, func(t *testing.T, addr string) {
 		programs := map[string]pairProgram{
 			"go":     newPairGo(t, addr),

@@ -257,15 +257,15 @@ func TestLiveNegotiated(t *testing.T) {
 			{time.Hour, time.Minute},
 		} {
 			s := live(t, addr, tt.asked)
-			l, err := s.ready(ctx)
+			l, err := s.link.ready(ctx)
 			if err != nil {
 				t.Fatal(err)
 			}
-			s.mu.Lock()
+			s.link.mu.Lock()
 			if l.timeout != tt.want {
 				t.Errorf("asked for %v: counts with %v, want %v", tt.asked, l.timeout, tt.want)
 			}
-			s.mu.Unlock()
+			s.link.mu.Unlock()
 		}
 	})
 }
@@ -413,6 +413,7 @@ func TestLiveGuard(t *testing.T) {
 // TestLiveMajority: ZooKeeper and lockkeeper as two clusters of three; the third is
 // not there. Two contenders take turns.
 func TestLiveMajority(t *testing.T) {
+	goOnly(t)
 	t.Parallel()
 	ctx, path := limit(t, 2*time.Minute), livePath(t)
 	var addrs []string
@@ -533,7 +534,7 @@ func TestLiveTryLockUnreadable(t *testing.T) {
 	eachServer(t, func(t *testing.T, addr string) {
 		ctx, path := limit(t, time.Minute), livePath(t)
 		s := live(t, addr, liveTimeout)
-		if err := s.makeDir(ctx, path, zk.WorldACL(zk.PermAll)); err != nil {
+		if err := s.link.makeDir(ctx, path, zk.WorldACL(zk.PermAll)); err != nil {
 			t.Fatal(err)
 		}
 		other, err := Connect(Config{

@@ -100,6 +100,7 @@ func TestLiveTLSAndAuth(t *testing.T) {
 	})
 	// ZooKeeper's own port for TLS, which its Netty connections have.
 	t.Run("secureClientPort", func(t *testing.T) {
+		goOnly(t)
 		t.Parallel()
 		var port int
 		s := &server{name: "zookeeper-tls", missing: zookeeperMissing, command: func(config string) ([]string, error) {

@@ -234,7 +234,7 @@ func (m *MultiGrant) Guard(ctx context.Context, ops ...any) ([]zk.MultiResponse,
 	}
 	grants := m.Grants()
 	for _, g := range grants {
-		if g == nil || g.p.s != grants[0].p.s {
+		if g == nil || g.node.link != grants[0].node.link {
 			return nil, fmt.Errorf("recipes: guard: %w", ErrNoGuard)
 		}
 	}

@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
-
-	"lockkeeper/locknode"
 )
 
 // Mutex is a fair lock on a path: contenders get it in the order in which the
@@ -98,135 +96,6 @@ func (m *Mutex) acquire(ctx context.Context, wait bool) (*Grant, error) {
 	return acquireQueued(ctx, m.s, m.path, lockName, KindWrite, m.opts, wait)
 }
 
-// acquireQueued acquires a lock that has one queue, the children of path.
-func acquireQueued(ctx context.Context, s *Session, path, base string, kind Kind, o MutexOptions, wait bool,
-) (*Grant, error) {
-	p := newPlace(s, path, base, kind, o)
-	err := p.setDelay(o.LockDelay)
-	var g *Grant
-	if err == nil {
-		g, err = acquire(ctx, p, path, wait)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("recipes: lock %s: %w", path, err)
-	}
-	return g, nil
-}
-
-// acquire gets to the front with p. The work is done by a goroutine, which lives
-// for as long as the place: the calls of a ZooKeeper client cannot be
-// interrupted, and the caller shall not have to wait for them when ctx ends.
-func acquire(ctx context.Context, p *place, path string, wait bool) (*Grant, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	// Unbuffered: either the caller has got the result, or the goroutine knows
-	// that nobody will.
-	granted, failed := make(chan *Grant), make(chan error)
-	if !p.s.spawn(func() { p.run(ctx, path, wait, granted, failed) }) {
-		return nil, p.s.closed()
-	}
-	select {
-	case g := <-granted:
-		return g, nil
-	case err := <-failed:
-		return nil, err
-	case <-ctx.Done():
-		return nil, fmt.Errorf("%s: %w", *p.doing.Load(), ctx.Err())
-	}
-}
-
-// run is the life of a place.
-func (p *place) run(ctx context.Context, path string, wait bool, granted chan<- *Grant, failed chan<- error) {
-	g, err := p.contend(ctx, path, wait)
-	if errors.Is(err, ErrLocked) {
-		// Off the path first: the next TryLock of anybody shall not trip over
-		// the node of this one.
-		if lerr := p.quit(); lerr != nil && !errors.Is(lerr, ErrDeleted) {
-			err = lerr
-		}
-		p.fail(ctx, failed, err)
-		return
-	}
-	if err != nil {
-		p.fail(ctx, failed, err)
-		p.quit()
-		return
-	}
-	select {
-	case granted <- g:
-	case <-ctx.Done():
-		g.giveUp()
-	}
-	g.keep()
-}
-
-func (p *place) fail(ctx context.Context, failed chan<- error, err error) {
-	select {
-	case failed <- err:
-	case <-ctx.Done():
-	}
-}
-
-// contend joins the queue and waits until it is the place's turn and the lease is
-// fresh.
-func (p *place) contend(ctx context.Context, path string, wait bool) (*Grant, error) {
-	if gate := p.gate; gate != nil {
-		if err := gate.enter(ctx, wait); err != nil {
-			return nil, err
-		}
-		err := gate.await(ctx, wait)
-		gate.want(false)
-		if err != nil {
-			return nil, err
-		}
-		p.lease = gate.lease
-	}
-	if err := p.enter(ctx, wait); err != nil {
-		return nil, err
-	}
-	defer p.want(false)
-	if err := p.awaitTurn(ctx, wait); err != nil {
-		return nil, err
-	}
-	if p.gate != nil {
-		// Before we return: a TryLock that comes after shall not trip over it.
-		p.setDoing("making way for the next one")
-		if err := p.gate.leave(); err != nil && !errors.Is(err, ErrDeleted) {
-			return nil, err
-		}
-		p.gate = nil
-	}
-	p.setDoing("waiting for the cluster to confirm the session")
-	g := newGrant(p, path)
-	if err := p.lease.admit(ctx, g); err != nil {
-		return nil, err
-	}
-	select {
-	case ev := <-p.own: // something happened to the node while we waited
-		if err := p.ownEvent(ctx, ev); err != nil {
-			g.lose(err)
-			return nil, err
-		}
-	default:
-	}
-	return g, nil
-}
-
-// awaitTurn waits until the lock is free for us.
-func (p *place) awaitTurn(ctx context.Context, wait bool) error {
-	switch {
-	case p.single:
-		return nil // who has made the node has the lock
-	case p.turn != nil:
-		return p.turn(ctx, wait)
-	}
-	if err := p.await(ctx, wait); err != nil || p.delay == nil {
-		return err
-	}
-	return p.sitOut(ctx, wait)
-}
-
 // SimpleMutex is the lock that everybody writes first: one ephemeral node. Who
 // manages to create it has the lock; all others watch it, and try again when it
 // goes. It is here for comparison, and for paths that programs lock in that way
@@ -270,71 +139,16 @@ func (m *SimpleMutex) TryLock(ctx context.Context) (*Grant, error) { return m.ac
 
 func (m *SimpleMutex) acquire(ctx context.Context, wait bool) (*Grant, error) {
 	p := newPlace(m.s, m.path, "simple", KindWrite, m.opts)
-	p.single = true
 	info := newInfo(m.opts.Note)
-	info.ID = p.prefix
-	p.data = encodeInfo(info)
+	info.ID = p.node.prefix
+	p.node.data = encodeInfo(info)
+	p.node.dir, _ = split(m.path)
+	p.node.fixed = &fixed{path: m.path, mark: info.ID}
 	g, err := acquire(ctx, p, m.path, wait)
 	if err != nil {
 		return nil, fmt.Errorf("recipes: lock %s: %w", m.path, err)
 	}
 	return g, nil
-}
-
-// awaitFree waits until the node that is in our way has gone.
-func (p *place) awaitFree(ctx context.Context, wait bool) error {
-	if !wait {
-		return ErrLocked
-	}
-	p.setDoing("waiting for %s to go", p.dir)
-	for attempt := 1; ; {
-		changed := p.s.news()
-		v, err := p.s.lookUntilGone(p.dir)
-		switch {
-		case fateOf(err) == fateUnknown:
-			if err := p.s.pause(ctx, attempt); err != nil {
-				return err
-			}
-			attempt++
-			continue
-		case err != nil:
-			return err
-		case !v.exists:
-			return nil
-		}
-		select {
-		case <-v.watch.fired:
-			return p.over()
-		case <-p.s.recheck(v.watch, changed):
-			attempt = 1
-		case <-changed:
-			attempt = 1
-		case <-p.lease.ended:
-			return p.over()
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-// findSingle is find for a node without a number: the one that is there, if it
-// is ours.
-func (p *place) findSingle() ([]string, error) {
-	data, stat, err := p.s.conn.Get(p.dir)
-	if errors.Is(err, zk.ErrNoNode) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	// The owner may be a later session than the lease's, if the create was carried
-	// over into it. If it is not the one in force, the node is gone by now.
-	i := locknode.ParseInfo(data)
-	ours := i != nil && i.ID == p.prefix && stat.EphemeralOwner == p.s.conn.SessionID()
-	if !ours {
-		return nil, nil
-	}
-	return []string{p.dir}, nil
 }
 
 // ErrNotHeld: Unlock was called on a handle more often than Lock.
@@ -457,3 +271,79 @@ func (h *Handle) take(ctx context.Context, wait bool) error {
 }
 
 func (h *Handle) put() { <-h.turn }
+
+// Hold runs f while it holds the lock, and sees to it that it is held again when
+// it was lost: it is the one place in this package where a lock is acquired on a
+// new session without the program asking for it each time.
+//
+// f gets the grant, and a ctx that ends when the grant is lost (context.Cause tells
+// why) or when the ctx of Hold does. It has to return soon then, with an error.
+// Only then Hold acquires the lock again, at the end of the queue, and calls f
+// again. So f must be able to start over: what it had done, it finds done, perhaps
+// not all of it, and perhaps changed by those who had the lock in between.
+//
+// Hold returns when
+//
+//   - f has returned nil: nil if the grant stood until then. Else the reason for its
+//     loss: f may have done its work without the lock.
+//   - f has returned an error while the grant stood: that error.
+//   - ctx has ended: its error, or that of f.
+//   - the lock cannot be acquired for another reason than an expired session, or
+//     the Session was closed.
+//
+// The lock is unlocked in all these cases.
+func Hold(ctx context.Context, l Locker, f func(ctx context.Context, g *Grant) error) error {
+	for {
+		g, err := l.Lock(ctx)
+		if errors.Is(err, ErrExpired) {
+			continue // each costs a session; Lock waits for the next one
+		}
+		if err != nil {
+			return err
+		}
+		lost, err := holdOnce(ctx, g, f)
+		switch {
+		case err == nil && lost == nil:
+			return nil
+		case err == nil:
+			return fmt.Errorf("recipes: hold %s: finished, but the lock had been lost: %w", l.Path(), lost)
+		case lost == nil, ctx.Err() != nil, errors.Is(lost, ErrClosed):
+			return err
+		}
+	}
+}
+
+// holdOnce runs f with one grant, and returns why that was lost, if it was, and
+// what f has returned.
+func holdOnce(ctx context.Context, g *Grant, f func(ctx context.Context, g *Grant) error) (lost, err error) {
+	work, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	g.whenLost(cancel)
+	defer func() {
+		// Also when f panics. When ctx has ended, this goes on in the background.
+		if uerr := g.Unlock(ctx); uerr != nil && ctx.Err() == nil {
+			lost = uerr
+		} else if lost = g.Err(); lost == ErrReleased {
+			lost = nil
+		}
+	}()
+	return nil, f(work, g)
+}
+
+// Locker is a lock, whatever recipe: [Mutex], [RWMutex] and its RLocker,
+// [SimpleMutex], [Semaphore].
+type Locker interface {
+	// Lock waits until the lock is held; see [Mutex.Lock].
+	Lock(ctx context.Context) (*Grant, error)
+	// TryLock acquires the lock or returns ErrLocked; see [Mutex.TryLock].
+	TryLock(ctx context.Context) (*Grant, error)
+	// Path returns the path of the lock.
+	Path() string
+}
+
+var (
+	_ Locker = (*Mutex)(nil)
+	_ Locker = (*RWMutex)(nil)
+	_ Locker = (*SimpleMutex)(nil)
+	_ Locker = (*Semaphore)(nil)
+)

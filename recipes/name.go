@@ -4,7 +4,10 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +15,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/go-zookeeper/zk"
 
 	"lockkeeper/locknode"
 )
@@ -55,22 +60,18 @@ func NodeKind(name string) (kind Kind, contends bool) {
 // The UUID makes the node findable when the reply to its creation, with the
 // sequence number that the server appends, was lost.
 func protect(name string) string {
-	var u [16]byte
-	rand.Read(u[:])         // never fails
-	u[6] = u[6]&0x0f | 0x40 // version 4
-	u[8] = u[8]&0x3f | 0x80 // RFC 9562 variant
-	return fmt.Sprintf("_c_%x-%x-%x-%x-%x-%s", u[:4], u[4:6], u[6:8], u[8:10], u[10:], name)
+	u := newUUID()
+	return fmt.Sprintf("_c_%s-%s-%s-%s-%s-%s", u[:8], u[8:12], u[12:16], u[16:20], u[20:], name)
 }
 
-// predecessor finds, among the children of a lock's path, the node that comes
-// next before own: the one with the largest sequence number up to own's. It is
-// "" when own is the first. found tells whether own itself is there.
+// predecessor finds, among the children of a lock's path, the node that comes next before own: the
+// one with the largest sequence number up to own's. It is "" when own is the first. found tells
+// whether own itself is there.
 //
-// Every child with a sequence number counts, of any library, unless skip says
-// that it need not be waited for: to wait for a node that means nothing to us is
-// safe, to overlook a holder is not. A nil skip skips none. A node with own's number,
-// which only somebody by hand makes, is in front if its czxid is smaller: see twinBehind.
-func predecessor(children []string, own string, skip func(name string) bool) (name string, found bool) {
+// Every child with a sequence number counts, of any library, but those in passed and, if reads is
+// set, readers: to wait for a node of an unknown kind is safe, to overlook a holder is not. Only
+// people make a node with own's number by hand; see blocks.
+func predecessor(children []string, own string, reads bool, passed map[string]bool) (name string, found bool) {
 	ownSeq, _ := locknode.Sequence(own)
 	best := int64(-1)
 	for _, c := range children {
@@ -78,19 +79,57 @@ func predecessor(children []string, own string, skip func(name string) bool) (na
 			found = true
 			continue
 		}
-		if n, ok := locknode.Sequence(c); ok && n <= ownSeq && n > best && (skip == nil || !skip(c)) {
+		if n, ok := locknode.Sequence(c); ok && n <= ownSeq && n > best && !passed[c] &&
+			!(reads && locknode.KindOf(c) == KindRead) {
 			best, name = n, c
 		}
 	}
 	return name, found
 }
 
-// twinBehind says whether a node that predecessor has returned was made after own, which has the
-// same number then: so it is behind own, as locknode.Order has it.
-func twinBehind(name, own string, czxid, token int64) bool {
-	n, _ := locknode.Sequence(name)
+// blocks reports whether own, with this token, has to wait for the node that predecessor has
+// returned: it belongs to a session, and is not a writer that has been downgraded if own reads. If
+// both have the same number, the one with the smaller czxid is in front, as in locknode.Order.
+func blocks(front string, data []byte, stat *zk.Stat, own string, token int64, reads bool) bool {
+	n, _ := locknode.Sequence(front)
 	ownSeq, _ := locknode.Sequence(own)
-	return n == ownSeq && czxid > token
+	behind := n == ownSeq && stat.Czxid > token
+	return ephemeral(stat.EphemeralOwner) && !behind && !(reads && downgraded(data))
+}
+
+// ephemeral reports whether a node with this owner belongs to a session, and so may be a
+// contender. A lock's path below a lock's path may end in ten digits, too.
+// The smallest number is the one that servers store as the owner of a container.
+func ephemeral(owner int64) bool { return owner != 0 && owner != math.MinInt64 }
+
+// A semaphore's leases are no part of a lock's queue: kazoo's, which are children of the path, have
+// no sequence numbers, and Curator's, in the child leases, have those of another node. So a lock on
+// the path of a semaphore compares czxids: it waits for the leases that were made before its own
+// node was. Our semaphore does the same with the locks on its path, so that the two never wait for
+// each other. kazoo's semaphore counts a lock's node as a lease, Curator's does not see it.
+
+// leasesAt lists, relative to dir, the leases of semaphores; names are dir's children. In a path
+// without semaphores, that costs nothing.
+func leasesAt(conn Conn, dir string, names []string) ([]string, error) {
+	var leases []string
+	for _, n := range names {
+		if locknode.IsKazooLease(n) {
+			leases = append(leases, n)
+		}
+	}
+	if !slices.Contains(names, locknode.CuratorLeases) {
+		return leases, nil
+	}
+	children, _, err := conn.Children(dir + "/" + locknode.CuratorLeases)
+	if errors.Is(err, zk.ErrNoNode) {
+		return leases, nil
+	}
+	for _, n := range children {
+		if locknode.KindOf(n) == KindLease {
+			leases = append(leases, locknode.CuratorLeases+"/"+n)
+		}
+	}
+	return leases, err
 }
 
 // split returns a node's parent and its name.
@@ -168,28 +207,36 @@ func newUUID() string {
 var foreignLayouts = []string{locknode.LayoutKazooLock, locknode.LayoutKazooRead, locknode.LayoutSession,
 	locknode.LayoutKazooLease}
 
-// mostWarned is how many paths a Session warns of.
+// mostWarned is the number of paths that a Session warns of, at most.
 const mostWarned = 100
 
-// warnOfStrangers logs, once for each path, that there are contenders whose libraries
-// may not wait for ours. That of Curator's two locks, which do not wait for each other
-// either, is not among them: our own nodes have their names, and do.
-func (s *Session) warnOfStrangers(path string, names []string) {
+// warned are the paths of which a Session has logged that others may not wait for it.
+type warned struct {
+	mu    sync.Mutex
+	paths map[string]bool
+}
+
+// first notes a path, and reports whether it is to be warned of.
+func (w *warned) first(path string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.paths[path] || len(w.paths) >= mostWarned {
+		return false
+	}
+	if w.paths == nil {
+		w.paths = make(map[string]bool)
+	}
+	w.paths[path] = true
+	return true
+}
+
+// ofStrangers logs, once for each path, that there are contenders of libraries that may not wait
+// for ours. Curator's two locks, which do not wait for each other either, are not among them: our
+// own nodes have their names, and wait for both.
+func (w *warned) ofStrangers(log *slog.Logger, path string, names []string) {
 	i := slices.IndexFunc(names, func(n string) bool { return slices.Contains(foreignLayouts, locknode.Layout(n)) })
-	if i < 0 {
-		return
-	}
-	s.mu.Lock()
-	warned := s.warned[path] || len(s.warned) >= mostWarned
-	if !warned {
-		if s.warned == nil {
-			s.warned = make(map[string]bool)
-		}
-		s.warned[path] = true
-	}
-	s.mu.Unlock()
-	if !warned {
-		s.log.Warn("a contender of another library may not wait for this one, and hold the lock beside it: "+
+	if i >= 0 && w.first(path) {
+		log.Warn("a contender of another library may not wait for this one, and hold the lock beside it: "+
 			"see docs/guarantees.md, who excludes whom",
 			"path", path, "node", names[i], "library", locknode.Library(names[i], false))
 	}

@@ -604,17 +604,17 @@ func TestDoubleBarrierTooLate(t *testing.T) {
 // from before our node was made.
 func TestDoubleBarrierOldWatch(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, c *fakeCluster, s []*Session, _ []*fakeConn) {
-		old := &watch{news: s[0].news(), number: s[0].watchNumber(), fired: make(chan struct{}), event: zk.EventNodeCreated}
+		old := &watch{news: s[0].link.news(), number: s[0].watches.number(), fired: make(chan struct{}), event: zk.EventNodeCreated}
 		key := watchKey{"/db/ready", 'e'}
-		s[0].mu.Lock()
-		s[0].watches = map[watchKey]*watch{key: old}
-		s[0].mu.Unlock()
+		s[0].watches.mu.Lock()
+		s[0].watches.standing = map[watchKey]*watch{key: old}
+		s[0].watches.mu.Unlock()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		time.AfterFunc(time.Second, func() {
-			s[0].mu.Lock()
-			defer s[0].mu.Unlock()
-			delete(s[0].watches, key)
+			s[0].watches.mu.Lock()
+			defer s[0].watches.mu.Unlock()
+			delete(s[0].watches.standing, key)
 			close(old.fired)
 		})
 		if _, err := NewDoubleBarrier(s[0], "/db", 2, nil).Enter(ctx, nil); !errors.Is(err, context.DeadlineExceeded) {

@@ -117,15 +117,15 @@ func (q *Queue) makeNodes(ctx context.Context) error {
 	if made {
 		return nil
 	}
-	_, err := call(ctx, q.s, func(ctx context.Context) (struct{}, error) {
-		l, err := q.s.ready(ctx)
+	err := q.s.link.do(ctx, func(ctx context.Context) error {
+		l, err := q.s.link.ready(ctx)
 		for _, path := range []string{q.entries(), q.taken(), q.puts()} {
 			if err == nil {
-				err = q.s.makeNode(ctx, l, path, []byte{}, q.acl)
+				err = q.s.link.makeNode(ctx, l, path, []byte{}, q.acl)
 			}
 		}
-		return struct{}{}, err
-	}, nil)
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -143,17 +143,17 @@ func (q *Queue) unmade() {
 
 // Len returns how many items there are, and how many of them are taken.
 func (q *Queue) Len(ctx context.Context) (items, taken int, err error) {
-	n, err := call(ctx, q.s, func(ctx context.Context) (n [2]int, err error) {
-		l, err := q.s.ready(ctx)
+	n, err := call(ctx, q.s.link, func(ctx context.Context) (n [2]int, err error) {
+		l, err := q.s.link.ready(ctx)
 		if err == nil {
-			err = q.s.catchUp(ctx, l)
+			err = q.s.link.catchUp(ctx, l)
 		}
 		for i, path := range []string{q.entries(), q.taken()} {
 			if err != nil {
 				return n, err
 			}
-			err = q.s.again(ctx, l, func() error {
-				names, _, err := q.s.conn.Children(path)
+			err = q.s.link.again(ctx, l, func() error {
+				names, _, err := q.s.link.conn.Children(path)
 				if errors.Is(err, zk.ErrNoNode) {
 					return nil
 				}
@@ -186,17 +186,17 @@ func (q *Queue) take(ctx context.Context) (*Item, error) {
 	if err := q.makeNodes(ctx); err != nil {
 		return nil, err
 	}
-	l, err := q.s.ready(ctx)
+	l, err := q.s.link.ready(ctx)
 	if err != nil {
 		return nil, err
 	}
 	type seen struct {
-		views map[string]view
 		free  []string
+		views [2]view
 	}
 	for attempt := 0; ; {
-		news := q.s.news()
-		now, err := call(ctx, q.s, func(ctx context.Context) (r seen, err error) {
+		news := q.s.link.news()
+		now, err := call(ctx, q.s.link, func(ctx context.Context) (r seen, err error) {
 			r.free, r.views, err = q.look(ctx, l)
 			return r, err
 		}, nil)
@@ -223,32 +223,30 @@ func (q *Queue) take(ctx context.Context) (*Item, error) {
 			continue
 		}
 		attempt = 0
-		if err := awaitAny(ctx, l, news, now.views); err != nil {
+		if err := awaitAny(ctx, l, news, now.views[:]...); err != nil {
 			return nil, err
 		}
 	}
 }
 
 // look lists the items that nobody has, the first one first.
-func (q *Queue) look(ctx context.Context, l *lease) (free []string, views map[string]view, err error) {
-	views = make(map[string]view, 2)
+func (q *Queue) look(ctx context.Context, l *lease) (free []string, views [2]view, err error) {
 	// Order: first what is taken. An item that is taken and consumed in between
 	// is then in neither list; the other way round it would seem to be free.
-	for _, path := range []string{q.taken(), q.entries()} {
-		err := q.s.again(ctx, l, func() error {
-			v, err := q.s.lookChildren(path)
-			views[path] = v
+	for i, path := range []string{q.taken(), q.entries()} {
+		err := q.s.link.again(ctx, l, func() (err error) {
+			views[i], err = q.s.watches.children(path)
 			return err
 		})
 		if err != nil {
-			return nil, nil, err
+			return nil, views, err
 		}
 	}
 	taken := make(map[string]bool)
-	for _, id := range views[q.taken()].names {
+	for _, id := range views[0].names {
 		taken[id] = true
 	}
-	for _, id := range views[q.entries()].names {
+	for _, id := range views[1].names {
 		if !taken[id] {
 			free = append(free, id)
 		}
@@ -289,7 +287,7 @@ func (q *Queue) try(ctx context.Context, l *lease, id string) (*Item, error) {
 		return nil, err
 	}
 	create := func() error {
-		_, err := q.s.conn.Multi(
+		_, err := q.s.link.conn.Multi(
 			&zk.CreateRequest{Path: q.taken() + "/" + id, Data: []byte(newUUID()), Acl: q.acl, Flags: zk.FlagEphemeral},
 			&zk.SetDataRequest{Path: entry, Data: node.data, Version: node.stat.Version},
 		)
@@ -407,12 +405,12 @@ func (it *Item) end(ctx context.Context, remove func() error) error {
 		return it.grant.letGo(ctx)
 	}
 	done := make(chan error, 1)
-	ok := it.q.s.spawn(func() {
+	ok := it.q.s.link.spawn(func() {
 		done <- remove()
 		it.grant.giveUp()
 	})
 	if !ok {
-		return it.q.s.closed()
+		return it.q.s.link.closed()
 	}
 	select {
 	case err := <-done:
@@ -425,16 +423,16 @@ func (it *Item) end(ctx context.Context, remove func() error) error {
 // remove deletes the item, if nobody else has taken it since, and waits until it
 // is certain whether it did.
 func (it *Item) remove() error {
-	s, l := it.q.s, it.grant.p.lease
+	s, l := it.q.s, it.grant.node.lease
 	entry := it.q.entries() + "/" + it.id
 	doubt := false
 	for attempt := 1; ; attempt++ {
-		if err := s.over(l); err != nil {
+		if err := s.link.over(l); err != nil {
 			return it.unknown(doubt, err)
 		}
-		_, err := s.conn.Multi(
+		_, err := s.link.conn.Multi(
 			&zk.DeleteRequest{Path: entry, Version: it.version},
-			&zk.DeleteRequest{Path: it.grant.node, Version: -1},
+			&zk.DeleteRequest{Path: it.grant.node.path, Version: -1},
 		)
 		switch {
 		case err == nil:
@@ -449,7 +447,7 @@ func (it *Item) remove() error {
 			return it.unknown(doubt, err)
 		}
 		doubt = true
-		if err := s.pause(context.Background(), attempt); err != nil {
+		if err := s.link.pause(context.Background(), attempt); err != nil {
 			return it.unknown(doubt, err)
 		}
 	}
@@ -459,13 +457,13 @@ func (it *Item) remove() error {
 // lives nobody else deletes them: if the entry is gone, and a request of ours was
 // lost before, it was that.
 func (it *Item) missing(doubt bool, entry string) error {
-	s, l := it.q.s, it.grant.p.lease
+	s, l := it.q.s, it.grant.node.lease
 	var exists bool
-	err := s.again(context.Background(), l, func() (err error) {
-		exists, _, err = s.conn.Exists(entry)
+	err := s.link.again(context.Background(), l, func() (err error) {
+		exists, _, err = s.link.conn.Exists(entry)
 		return err
 	})
-	switch over := s.over(l); {
+	switch over := s.link.over(l); {
 	case over != nil:
 		return it.unknown(doubt, over)
 	case err != nil:

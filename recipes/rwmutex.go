@@ -101,7 +101,7 @@ func (g *Grant) Upgrade(context.Context) error {
 }
 
 func (g *Grant) downgrade(ctx context.Context) error {
-	if g.Kind() != KindWrite || locknode.Layout(g.p.name()) != writeName {
+	if g.Kind() != KindWrite || locknode.Layout(g.node.name()) != writeName {
 		return ErrNotWriter
 	}
 	if err := g.Err(); err != nil {
@@ -125,20 +125,23 @@ func (g *Grant) downgrade(ctx context.Context) error {
 }
 
 func (g *Grant) doDowngrade(ctx context.Context) error {
-	p := g.p
+	n := g.node
 	info := newInfo("")
-	if i := locknode.ParseInfo(p.data); i != nil {
+	if i := locknode.ParseInfo(n.data); i != nil {
 		info = *i
 	} else {
-		info.Data = p.data
+		info.Data = n.data
 	}
 	info.Downgraded = true
-	data := encodeInfo(info)
+	data, rewrite := encodeInfo(info), n.set
+	if g.place.delay != nil {
+		rewrite = g.place.delay.rewrite
+	}
 	// Order: first the grant, then the cluster, which lets readers in before we hear
 	// of it.
 	g.setKind(KindRead)
 	for attempt := 1; ; attempt++ {
-		err := p.rewrite(data)
+		err := rewrite(data)
 		switch fateOf(err) {
 		case fateDone:
 			return nil
@@ -147,7 +150,7 @@ func (g *Grant) doDowngrade(ctx context.Context) error {
 				g.setKind(KindWrite)
 			}
 			if errors.Is(err, zk.ErrNoNode) {
-				err = p.gone(err)
+				err = n.gone(err)
 				g.lose(err)
 			}
 			return err
@@ -157,10 +160,10 @@ func (g *Grant) doDowngrade(ctx context.Context) error {
 			return ErrReleased
 		default:
 		}
-		if err := p.s.pause(ctx, attempt); err != nil {
+		if err := n.link.pause(ctx, attempt); err != nil {
 			return err
 		}
-		if err := p.over(); err != nil {
+		if err := n.over(); err != nil {
 			return err
 		}
 	}
@@ -168,7 +171,7 @@ func (g *Grant) doDowngrade(ctx context.Context) error {
 
 // setKind notes what the grant is from now on.
 func (g *Grant) setKind(k Kind) {
-	g.p.s.mu.Lock()
-	defer g.p.s.mu.Unlock()
+	g.node.link.mu.Lock()
+	defer g.node.link.mu.Unlock()
 	g.kind = k
 }

@@ -139,7 +139,7 @@ const guardedPath = "/guarded"
 func playGuard(p *play) func() {
 	p.worker(func(*rand.Rand) {
 		for {
-			_, err := p.sessions[0].conn.Create(guardedPath, nil, zk.FlagPersistent, nil)
+			_, err := p.sessions[0].link.conn.Create(guardedPath, nil, zk.FlagPersistent, nil)
 			if err == nil || errors.Is(err, zk.ErrNodeExists) {
 				return
 			}
@@ -206,7 +206,7 @@ func (p *play) judgeGuarded(said []string) {
 			p.fault("%s was written without its lock", last)
 		}
 		_, name := split(node)
-		if front, _ := predecessor(e.view.children(testPath), name, nil); front != "" {
+		if front, _ := predecessor(e.view.children(testPath), name, false, nil); front != "" {
 			p.fault("%s was written while %s was in front", last, front)
 		}
 	}
@@ -295,7 +295,7 @@ func playOperator(p *play) func() {
 		defer mu.Unlock()
 		now := time.Now()
 		there := func(g *Grant) func(v *fakeCluster) bool {
-			return func(v *fakeCluster) bool { n := v.nodes[g.node]; return n != nil && n.czxid == g.token }
+			return func(v *fakeCluster) bool { n := v.nodes[g.node.path]; return n != nil && n.czxid == g.token }
 		}
 		held = slices.DeleteFunc(held, func(o *Grant) bool { return !o.Held() || !p.between(now, now, there(o)) })
 		switch {

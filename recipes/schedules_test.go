@@ -110,7 +110,7 @@ func TestSchedules(t *testing.T) {
 	n := *modelSchedules
 	if n == 0 {
 		n = 300
-		if raceEnabled {
+		if raceEnabled || testing.Short() {
 			n = 20
 		}
 	}

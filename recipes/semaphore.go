@@ -83,26 +83,22 @@ func (m *Semaphore) setLeases(ctx context.Context, n int) error {
 	if m.opts.CountPath == "" {
 		return errors.New("no CountPath")
 	}
-	p := newPlace(m.s, m.path, leaseName, KindLease, m.opts.MutexOptions)
-	data := binary.BigEndian.AppendUint32(nil, uint32(n))
-	_, err := ask(ctx, m.s, func() (struct{}, error) {
-		_, err := m.s.conn.Set(m.opts.CountPath, data, -1)
+	data, acl := binary.BigEndian.AppendUint32(nil, uint32(n)), m.s.aclOr(m.opts.ACL)
+	k, path := m.s.link, m.opts.CountPath
+	return k.do(ctx, func(ctx context.Context) error {
+		set := func() error {
+			_, err := k.conn.Set(path, data, -1)
+			return err
+		}
+		err := k.again(ctx, nil, set)
 		if !errors.Is(err, zk.ErrNoNode) {
-			return struct{}{}, err
+			return err
 		}
-		parent, _ := split(m.opts.CountPath)
-		if parent != "" {
-			if err := p.makeDir(ctx, parent); err != nil {
-				return struct{}{}, err
-			}
+		if err := k.makeNode(ctx, nil, path, data, acl); err != nil {
+			return err
 		}
-		_, err = m.s.conn.Create(m.opts.CountPath, data, zk.FlagPersistent, p.acl)
-		if errors.Is(err, zk.ErrNodeExists) { // somebody's, or our own of an earlier attempt
-			_, err = m.s.conn.Set(m.opts.CountPath, data, -1)
-		}
-		return struct{}{}, err
+		return k.again(ctx, nil, set) // the node may be somebody else's
 	})
-	return err
 }
 
 func (m *Semaphore) acquire(ctx context.Context, wait bool) (*Grant, error) {
@@ -127,12 +123,12 @@ func (m *Semaphore) acquire(ctx context.Context, wait bool) (*Grant, error) {
 // with, or the number shrinks: better none than one too many.
 func (m *Semaphore) awaitLease(ctx context.Context, p *place, wait bool) error {
 	for attempt := 1; ; {
-		changed := p.s.news()
+		changed := p.s.link.news()
 		p.want(true)
 		look, err := m.count(p)
 		switch {
 		case fateOf(err) == fateUnknown:
-			if err := p.s.pause(ctx, attempt); err != nil {
+			if err := p.s.link.pause(ctx, attempt); err != nil {
 				return err
 			}
 			attempt++
@@ -146,7 +142,7 @@ func (m *Semaphore) awaitLease(ctx context.Context, p *place, wait bool) error {
 		}
 		attempt = 1
 		p.want(false)
-		p.setDoing("waiting for one of the leases")
+		p.doing.set("waiting for one of the leases")
 		if err := p.awaitEither(ctx, look, changed); err != nil {
 			return err
 		}
@@ -167,13 +163,13 @@ func (p *place) awaitEither(ctx context.Context, look leaseLook, changed <-chan 
 	case <-look.count:
 	case <-look.beside:
 	case <-changed: // the watches may not have been set again
-	case ev := <-p.own:
-		return p.ownEvent(ctx, ev)
-	case ev := <-p.gate.own:
+	case ev := <-p.node.own:
+		return p.node.changed(ctx, ev)
+	case ev := <-p.gate.node.own:
 		// Without our node in the gate another would wait beside us.
-		return p.gate.ownEvent(ctx, ev)
-	case <-p.lease.ended:
-		return p.over()
+		return p.gate.node.changed(ctx, ev)
+	case <-p.node.lease.ended:
+		return p.node.over()
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -183,7 +179,7 @@ func (p *place) awaitEither(ctx context.Context, look leaseLook, changed <-chan 
 func (m *Semaphore) count(p *place) (l leaseLook, err error) {
 	limit := m.opts.Leases
 	if m.opts.CountPath != "" {
-		v, err := m.s.lookNode(m.opts.CountPath)
+		v, err := m.s.watches.node(m.opts.CountPath)
 		if err != nil {
 			return l, err
 		}
@@ -196,18 +192,35 @@ func (m *Semaphore) count(p *place) (l leaseLook, err error) {
 		}
 		l.count = v.watch.fired
 	}
-	v, err := m.s.lookChildren(p.dir)
+	v, err := m.s.watches.children(p.node.dir)
 	if err != nil {
 		return l, err
 	}
-	if _, found := predecessor(v.names, p.name(), nil); !found {
-		return l, p.gone(zk.ErrNoNode)
+	if _, found := predecessor(v.names, p.node.name(), false, nil); !found {
+		return l, p.node.gone(zk.ErrNoNode)
 	}
-	locked, beside, err := m.s.lookBeside(m.path, p)
+	locked, beside, err := p.beside(m.path)
 	if err != nil {
 		return l, err
 	}
 	l.leases, l.beside = v.watch.fired, beside
 	l.free = len(v.names) <= limit && !locked
 	return l, nil
+}
+
+// beside looks for contenders of other locks on a semaphore's path that were there before our lease
+// was made. changed is closed when they change.
+func (p *place) beside(path string) (found bool, changed <-chan struct{}, err error) {
+	v, err := p.s.watches.children(path)
+	if err != nil {
+		return false, nil, err
+	}
+	var names []string
+	for _, n := range v.names {
+		if _, ok := locknode.Sequence(n); ok || locknode.IsKazooLease(n) {
+			names = append(names, n)
+		}
+	}
+	first, err := p.earlier(path, names)
+	return first != "", v.watch.fired, err
 }

@@ -49,6 +49,14 @@ const javaDir = "/usr/share/java"
 
 var zookeeperJar = filepath.Join(javaDir, "zookeeper.jar")
 
+// goOnly skips a test that starts programs in other languages, with -short.
+func goOnly(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("starts Java or Python; not with -short")
+	}
+}
+
 func zookeeperMissing() error {
 	_, err := exec.LookPath("java")
 	if _, serr := os.Stat(zookeeperJar); err != nil || serr != nil {
@@ -90,6 +98,9 @@ func eachServer(t *testing.T, test func(t *testing.T, addr string)) {
 	for _, s := range servers {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
+			if s.name == "zookeeper" {
+				goOnly(t)
+			}
 			addr, err := s.start()
 			switch {
 			case errors.Is(err, errMissing) && os.Getenv("CI") == "":
@@ -310,9 +321,10 @@ func exampleTarget() *server {
 
 func exampleServer() (string, error) { return exampleTarget().start() }
 
-// needTool ends a test that needs a file that is not there.
+// needTool ends a test that needs a file of another language that is not there.
 func needTool(t *testing.T, file, pkg string) {
 	t.Helper()
+	goOnly(t)
 	if _, err := os.Stat(file); err != nil {
 		if os.Getenv("CI") != "" {
 			t.Fatalf("%s: apt-get install %s", file, pkg)

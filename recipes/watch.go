@@ -3,152 +3,165 @@ package recipes
 import (
 	"context"
 	"errors"
+	"reflect"
+	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 )
 
-// view is what a look at a node has shown, and how to learn of a change.
+// view is the result of a look at a node, and the way to learn of a change.
 type view struct {
 	exists bool
-	data   []byte   // lookNode
-	names  []string // lookChildren
+	data   []byte   // of node, data, whileThere and untilGone
+	names  []string // of children
 	stat   *zk.Stat
-	watch  *watch // fires after the next change of what was looked at; nil: see lookWhileThere
+	watch  *watch // fires after the next change of the view; nil: see whileThere
 }
 
-// watch is a watch that stands until it fires. go-zookeeper keeps one channel for
-// every call that watches and has no way to take it back, so that a program which
-// looks often at something that does not change would pile them up. A Session
-// has one standing watch for what it looks at, and reads without a watch while
-// that stands.
-//
-// Order: the standing watch first, then the read. A change after the read comes
-// after the watch was set, and the event of a change before it arrives before the
-// reply. So the watch of a view never misses what the view does not show.
+// watch is a watch that stands until it fires.
 type watch struct {
-	// news is the Session's channel of changes from before the watch was set. A
-	// watch counts for one connection: go-zookeeper sets it again after a
-	// reconnect, but does not say if that fails, and has a race that can lose a
-	// change (see setwatches_test.go).
+	// news is the link's channel of changes from before the watch was set. A watch counts for one
+	// connection: go-zookeeper sets it again after a reconnect, but does not say if that fails, and
+	// has a race that can lose a change (see setwatches_test.go).
 	news   <-chan struct{}
 	number uint64 // from 1, in the order in which they were set
 	fired  chan struct{}
 	event  zk.EventType // once fired is closed
 }
 
-// watchKey is what a standing watch is for.
-type watchKey struct {
-	path string
-	what byte // 'e' existence, 'd' data, 'c' children
+// watches are the watches of a Session. go-zookeeper keeps one channel for every call that watches
+// and has no way to take it back, so that a program which looks often at a node that does not
+// change would pile them up. Here each node has one standing watch, and is read without a watch
+// while that stands.
+//
+// Order: the standing watch first, then the read. A change after the read comes after the watch was
+// set, and the event of a change before it arrives before the reply. So the watch of a view never
+// misses a change that the view does not show.
+type watches struct {
+	link *link
+
+	mu       sync.Mutex // taken without link.mu
+	standing map[watchKey]*watch
+	last     uint64 // number of the last watch
 }
 
-// lookExists looks whether a node exists. Its watch also fires when the data
+// watchKey says which changes a standing watch tells of.
+type watchKey struct {
+	path string
+	kind byte // 'e' existence, 'd' data, 'c' children
+}
+
+func newWatches(k *link) *watches { return &watches{link: k, standing: make(map[watchKey]*watch)} }
+
+// exists looks whether a node exists. Its watch also fires when the data
 // changes.
-func (s *Session) lookExists(path string) (view, error) {
-	return s.look(watchKey{path, 'e'}, func() (v view, err error) {
-		v.exists, v.stat, err = s.conn.Exists(path)
+func (ws *watches) exists(path string) (view, error) {
+	return ws.look(watchKey{path, 'e'}, func() (v view, err error) {
+		v.exists, v.stat, err = ws.link.conn.Exists(path)
 		return v, err
 	}, func() (v view, events <-chan zk.Event, err error) {
-		v.exists, v.stat, events, err = s.conn.ExistsW(path)
+		v.exists, v.stat, events, err = ws.link.conn.ExistsW(path)
 		return v, events, err
 	})
 }
 
-// lookNode reads a node, if it exists.
-func (s *Session) lookNode(path string) (view, error) {
-	return s.orMissing(path, func() (view, error) { return s.lookData(path) })
+// node reads a node, if it exists.
+func (ws *watches) node(path string) (view, error) {
+	return ws.orMissing(path, func() (view, error) { return ws.data(path) })
 }
 
-// lookWhileThere reads a node that does not come back under its name, or of which the list of its
-// siblings tells if it does. Of one that is missing it sets no watch, which would never fire: the
-// view has no watch then.
-func (s *Session) lookWhileThere(path string) (view, error) {
-	v, err := s.lookData(path)
+// whileThere reads a node that does not come back under its name, or that its parent's list of
+// children shows if it does. It sets no watch on a missing one, which would never fire: the view
+// has no watch then.
+func (ws *watches) whileThere(path string) (view, error) {
+	v, err := ws.data(path)
 	if errors.Is(err, zk.ErrNoNode) {
 		return view{}, nil
 	}
 	return v, err
 }
 
-// lookUntilGone is lookWhileThere for who waits for the node to go, which may take longer than many
-// connections live. Its watch may be of an earlier connection; see recheck.
-func (s *Session) lookUntilGone(path string) (view, error) {
-	s.mu.Lock()
-	w := s.watches[watchKey{path, 'd'}]
-	s.mu.Unlock()
+// untilGone is whileThere for a caller that waits for the node to go, which may take longer than
+// many connections live. Its watch may be of an earlier connection; see recheck.
+func (ws *watches) untilGone(path string) (view, error) {
+	ws.mu.Lock()
+	w := ws.standing[watchKey{path, 'd'}]
+	ws.mu.Unlock()
 	if w == nil {
-		return s.lookWhileThere(path)
+		return ws.whileThere(path)
 	}
 	v := view{exists: true, watch: w}
 	var err error
-	v.data, v.stat, err = s.conn.Get(path)
+	v.data, v.stat, err = ws.link.conn.Get(path)
 	if errors.Is(err, zk.ErrNoNode) {
 		return view{}, nil
 	}
 	return v, err
 }
 
-// recheck returns a channel that fires when who waits for w has to look again: never, if w was set
-// on the connection of news. Of an earlier one it may be lost. To set it again would pile up
-// channels, one for each reconnect.
-func (s *Session) recheck(w *watch, news <-chan struct{}) <-chan time.Time {
+// recheck returns a channel that fires when a caller that waits for w has to look again: never, if
+// w was set on the connection of news. A watch of an earlier one may be lost. To set it again would
+// pile up channels, one for each reconnect.
+func (ws *watches) recheck(w *watch, news <-chan struct{}) <-chan time.Time {
 	if w.news == news {
 		return nil
 	}
-	return time.After(s.Timeout())
+	return time.After(ws.link.sessionTimeout())
 }
 
-// lookData reads a node; the error is zk.ErrNoNode if there is none.
-func (s *Session) lookData(path string) (view, error) {
-	return s.look(watchKey{path, 'd'}, func() (v view, err error) {
+// data reads a node; the error is zk.ErrNoNode if there is none.
+func (ws *watches) data(path string) (view, error) {
+	return ws.look(watchKey{path, 'd'}, func() (v view, err error) {
 		v.exists = true
-		v.data, v.stat, err = s.conn.Get(path)
+		v.data, v.stat, err = ws.link.conn.Get(path)
 		return v, err
 	}, func() (v view, events <-chan zk.Event, err error) {
 		v.exists = true
-		v.data, v.stat, events, err = s.conn.GetW(path)
+		v.data, v.stat, events, err = ws.link.conn.GetW(path)
 		return v, events, err
 	})
 }
 
-// lookChildren lists a node's children, if it exists.
-func (s *Session) lookChildren(path string) (view, error) {
-	return s.orMissing(path, func() (view, error) {
-		return s.look(watchKey{path, 'c'}, func() (v view, err error) {
+// children lists a node's children, if it exists.
+func (ws *watches) children(path string) (view, error) {
+	return ws.orMissing(path, func() (view, error) {
+		return ws.look(watchKey{path, 'c'}, func() (v view, err error) {
 			v.exists = true
-			v.names, v.stat, err = s.conn.Children(path)
+			v.names, v.stat, err = ws.link.conn.Children(path)
 			return v, err
 		}, func() (v view, events <-chan zk.Event, err error) {
 			v.exists = true
-			v.names, v.stat, events, err = s.conn.ChildrenW(path)
+			v.names, v.stat, events, err = ws.link.conn.ChildrenW(path)
 			return v, events, err
 		})
 	})
 }
 
-// orMissing watches for a node to be made if a look at it finds none: no other
-// call sets a watch on what does not exist.
-func (s *Session) orMissing(path string, look func() (view, error)) (view, error) {
+// orMissing watches for a node to be made if a look at it finds none: no other call sets a watch on
+// a missing node.
+func (ws *watches) orMissing(path string, look func() (view, error)) (view, error) {
 	for {
 		v, err := look()
 		if !errors.Is(err, zk.ErrNoNode) {
 			return v, err
 		}
-		if v, err = s.lookExists(path); err != nil || !v.exists {
+		if v, err = ws.exists(path); err != nil || !v.exists {
 			return v, err
 		}
 	}
 }
 
-func (s *Session) look(key watchKey, read func() (view, error), set func() (view, <-chan zk.Event, error),
+// look reads beside the standing watch of key, or sets a watch if none stands.
+func (ws *watches) look(key watchKey, read func() (view, error), set func() (view, <-chan zk.Event, error),
 ) (view, error) {
-	s.mu.Lock()
-	s.observeLocked()
-	news, w := s.changed, s.watches[key]
-	s.watchings++
-	number := s.watchings
-	s.mu.Unlock()
+	ws.link.observe()
+	news := ws.link.news()
+	ws.mu.Lock()
+	w := ws.standing[key]
+	ws.last++
+	number := ws.last
+	ws.mu.Unlock()
 	if w != nil && w.news == news {
 		v, err := read()
 		v.watch = w
@@ -160,35 +173,63 @@ func (s *Session) look(key watchKey, read func() (view, error), set func() (view
 	}
 	w = &watch{news: news, number: number, fired: make(chan struct{})}
 	v.watch = w
-	s.mu.Lock()
-	if s.watches == nil {
-		s.watches = make(map[watchKey]*watch)
-	}
-	s.watches[key] = w
-	s.mu.Unlock()
-	if !s.spawn(func() { s.awaitEvent(key, w, events) }) {
-		return view{}, s.closed()
+	ws.mu.Lock()
+	ws.standing[key] = w
+	ws.mu.Unlock()
+	if !ws.link.spawn(func() { ws.await(key, w, events) }) {
+		return view{}, ws.link.closed()
 	}
 	return v, nil
 }
 
-// awaitEvent waits for the event of one watch.
-func (s *Session) awaitEvent(key watchKey, w *watch, events <-chan zk.Event) {
+// await waits for the event of one watch.
+func (ws *watches) await(key watchKey, w *watch, events <-chan zk.Event) {
 	select {
 	case ev := <-events:
 		w.event = ev.Type
-	case <-s.quit:
+	case <-ws.link.quit:
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.watches[key] == w {
-		delete(s.watches, key)
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	if ws.standing[key] == w {
+		delete(ws.standing, key)
 	}
 	close(w.fired)
 }
 
-// stands reports whether nothing has happened since the view of the watch; news
-// is the Session's channel of changes now.
+// number is larger than the number of every watch that was set before the call, and smaller than
+// the number of every watch that is set after it.
+func (ws *watches) number() uint64 {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	ws.last++
+	return ws.last
+}
+
+// until looks whenever there is a change, until seen is true or returns an error, or the session of
+// l ends.
+func (ws *watches) until(ctx context.Context, l *lease, look func() (view, error), seen func(view) (bool, error)) error {
+	for {
+		news := ws.link.news()
+		var v view
+		err := ws.link.again(ctx, l, func() (err error) {
+			v, err = look()
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		if ok, err := seen(v); ok || err != nil {
+			return err
+		}
+		if err := awaitAny(ctx, l, news, v); err != nil {
+			return err
+		}
+	}
+}
+
+// stands reports whether the view of the watch is still up to date; news is the link's channel of
+// changes now.
 func (w *watch) stands(news <-chan struct{}) bool {
 	select {
 	case <-w.fired:
@@ -196,15 +237,6 @@ func (w *watch) stands(news <-chan struct{}) bool {
 	default:
 		return w.news == news
 	}
-}
-
-// watchNumber is larger than that of every watch that was set before the call, and smaller than
-// that of every one that is set after it.
-func (s *Session) watchNumber() uint64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.watchings++
-	return s.watchings
 }
 
 // saw reports whether the watch has fired, for this event.
@@ -217,35 +249,24 @@ func (w *watch) saw(event zk.EventType) bool {
 	}
 }
 
-// until looks again and again, whenever something has changed, until seen is true
-// or returns an error, or the session of l ends.
-func (s *Session) until(ctx context.Context, l *lease, look func() (view, error), seen func(view) (bool, error)) error {
-	for attempt := 1; ; {
-		news := s.news()
-		if err := s.over(l); err != nil {
-			return err
-		}
-		v, err := look()
-		if fateOf(err) == fateUnknown {
-			if err := s.pause(ctx, attempt); err != nil {
-				return err
-			}
-			attempt++
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		attempt = 1
-		if ok, err := seen(v); ok || err != nil {
-			return err
-		}
-		select {
-		case <-v.watch.fired:
-		case <-news:
-		case <-l.ended:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+// awaitAny waits until one of the views is out of date, or may be. It returns the error of ctx, or
+// the reason for the end of the session of l.
+func awaitAny(ctx context.Context, l *lease, news <-chan struct{}, views ...view) error {
+	cases := make([]reflect.SelectCase, 0, len(views)+3)
+	on := func(ch any) {
+		cases = append(cases, reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(ch)})
 	}
+	on(ctx.Done())
+	on(l.ended)
+	on(news)
+	for _, v := range views {
+		on(v.watch.fired)
+	}
+	switch n, _, _ := reflect.Select(cases); n {
+	case 0:
+		return ctx.Err()
+	case 1:
+		return l.link.over(l)
+	}
+	return nil
 }

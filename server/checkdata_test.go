@@ -15,6 +15,7 @@ import (
 // A check of the configuration reports the faults of the data directory as a start would, and
 // changes nothing there.
 func TestCheckData(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	data, file := filepath.Join(dir, "data"), filepath.Join(dir, "zoo.cfg")
 	alone := func(more string) Config {

@@ -21,6 +21,7 @@ const _ = uint(quorum.MaxClaims - session.MaxClaims)
 //
 // Defends: C9.
 func TestUnknownSessionsStayOutOfTheLog(t *testing.T) {
+	t.Parallel()
 	members, _ := startCluster(t, "maxClientCnxns=0\n")
 	for _, s := range members {
 		awaitServing(t, s)

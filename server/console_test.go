@@ -228,6 +228,7 @@ func TestDeadlockComesAndGoes(t *testing.T) {
 // TestLargeDirectoriesAreBounded: a page of children is a page, however many there are, and so is a
 // page of locks.
 func TestLargeDirectoriesAreBounded(t *testing.T) {
+	t.Parallel()
 	c := newConsoleTest(t)
 	z := c.client()
 	z.call(wire.OpCreate, create("/d", nil, wire.ModePersistent))
@@ -340,6 +341,7 @@ func TestClusterDisk(t *testing.T) {
 // TestTrouble: each kind of trouble that clients can make is found, with who is in it, and nothing
 // is before it is there.
 func TestTrouble(t *testing.T) {
+	t.Parallel()
 	c := &consoleTest{t, startReal(t, func(c *Config) {
 		c.HTTPAddr, c.MinSessionTimeout, c.MaxClientCnxns = "127.0.0.1:0", time.Second, Unlimited
 	})}

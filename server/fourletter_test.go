@@ -236,6 +236,7 @@ func askWord(t *testing.T, addr, word string) string {
 // TestWordsAgainstZooKeeper compares the answers with a real ZooKeeper's, line by line: the same
 // keys in the same order, and values of the same kind.
 func TestWordsAgainstZooKeeper(t *testing.T) {
+	t.Parallel()
 	zk := startZooKeeper(t)
 	s := startReal(t, allWords)
 	ask := func(addr, word string) string { return askWord(t, addr, word) }
@@ -349,6 +350,9 @@ func startZooKeeper(t *testing.T) string {
 // and, unless it stands alone, the number id.
 func startZooKeeperAt(t *testing.T, addr, id, more string) {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("starts a Java machine; not with -short")
+	}
 	const jars = "/usr/share/java/zookeeper.jar:/usr/share/java/servlet-api.jar"
 	java, err := exec.LookPath("java")
 	if _, statErr := os.Stat("/usr/share/java/zookeeper.jar"); err != nil || statErr != nil {

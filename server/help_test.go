@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -23,6 +24,15 @@ import (
 
 // patience bounds every wait in real time.
 const patience = 20 * time.Second
+
+// TestMain has parallel tests, which mostly wait for elections, outnumber the processors.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == parallel.DefValue {
+		_ = flag.Set("test.parallel", "6")
+	}
+	os.Exit(m.Run())
+}
 
 // testLogger discards the log unless LOG is set.
 func testLogger() *slog.Logger {
@@ -271,9 +281,11 @@ func (c *rawClient) expectClosed() {
 	}
 }
 
-// word sends a four-letter word and returns the answer.
+// word sends a four-letter word, returns the answer and closes the connection, as nc does: a member
+// keeps the turn of a listing until then.
 func (c *rawClient) word(w string) string {
 	c.t.Helper()
+	defer func() { _ = c.Close() }()
 	c.put([]byte(w)...)
 	b, err := io.ReadAll(c)
 	if err != nil {

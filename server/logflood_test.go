@@ -15,6 +15,7 @@ import (
 //
 // Defends: C9.
 func TestStrangersCannotFillTheLog(t *testing.T) {
+	t.Parallel()
 	var out lockedBuffer
 	dir := t.TempDir()
 	s := startReal(t, func(c *Config) {

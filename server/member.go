@@ -87,7 +87,7 @@ func (m *member) Figures() *ops.Figures {
 			Peers: s.replica.PeerStats(), PeerAuth: s.peerAuth.kind(), PeerPort: s.peerAuth.metrics,
 			CommonVersion: s.replica.CommonVersion()},
 		ClientFigures: ops.ClientFigures{ClientAddr: s.ClientAddr().String(), Port: s.port.counts(), Connections: s.port.count(),
-			Work: s.sessions.Stats(), OfWork: s.sessions.Measures(), LocalSessions: s.sessions.LocalSessions()},
+			Work: s.sessions.Stats(), OfWork: s.sessions.Measures()},
 		IndexRefused: s.surfaces.console.IndexRefused(), LinesDropped: s.lines.Suppressed(),
 		LockStrangers: s.port.counters.lockStrangers.Load(),
 		DiskFullStops: s.cfg.DiskFullStops, Failures: s.cfg.DiskFullStops,

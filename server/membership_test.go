@@ -22,6 +22,7 @@ import (
 // Members follow the files when they are restarted one after the other, and a server that stood
 // alone is the first of them.
 func TestMembersFollowTheFiles(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	var lines [5]string
 	var clients [5]int
@@ -97,6 +98,7 @@ func TestReconfigOfAStandaloneMember(t *testing.T) {
 // The smallest and the largest number that a member may have are numbers like any other: such
 // members lead, transfer the leadership, open sessions, leave and come back.
 func TestMembersFromZeroTo255(t *testing.T) {
+	t.Parallel()
 	ids := []uint8{0, 1, 255}
 	members, ports := startMembers(t, ids, "reconfigEnabled=true\nskipACL=yes\nextendedTypesEnabled=true\n")
 	var clients []*rawClient
@@ -208,6 +210,7 @@ func TestNoticesOfOtherMembers(t *testing.T) {
 // Each member says of all of them how they are and where their clients connect, though no server
 // line says that.
 func TestMembersTellWhereTheirClientsConnect(t *testing.T) {
+	t.Parallel()
 	members, ports := startCluster(t, "")
 	for _, s := range members {
 		await(t, "the members to be ready", func() bool { ok, _ := s.Ready(); return ok })

@@ -12,6 +12,7 @@ import (
 // TestTLSIsTurnedOnMemberByMember: the steps of docs/security.md, from no TLS between members to
 // nothing else, and back. A client of another member writes while one is replaced.
 func TestTLSIsTurnedOnMemberByMember(t *testing.T) {
+	t.Parallel()
 	l := newCertLab(t)
 	members, _ := startCluster(t, "")
 	for _, s := range members {

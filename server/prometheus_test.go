@@ -24,9 +24,13 @@ import (
 	"lockkeeper/wire"
 )
 
-// needProgram skips the test if a program of Debian's package prometheus is missing.
+// needProgram skips the test if a program of Debian's package prometheus is missing, and with
+// -short.
 func needProgram(t *testing.T, name string) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skipf("starts %s; not with -short", name)
+	}
 	path, err := exec.LookPath(name)
 	switch {
 	case err == nil:
@@ -192,6 +196,7 @@ func TestAlerts(t *testing.T) {
 // TestPrometheus has a real Prometheus read a cluster under traffic: the names that are used most
 // are there with their types, values are right, and each expression of the dashboard has data.
 func TestPrometheus(t *testing.T) {
+	t.Parallel()
 	needProgram(t, "prometheus")
 	members, _ := startCluster(t, "metricsProvider.className=org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider\n"+
 		"metricsProvider.httpHost=127.0.0.1\nmetricsProvider.httpPort=FREE_PORT\n")
@@ -324,6 +329,7 @@ func checkTypes(t *testing.T, p *prometheus) {
 // TestPrometheusLogsIn has a real Prometheus read a port for metrics that speaks TLS and asks for a
 // login: with a password, with a certificate, and with neither.
 func TestPrometheusLogsIn(t *testing.T) {
+	t.Parallel()
 	needProgram(t, "prometheus")
 	l := newCertLab(t)
 	l.issue("monitor")

@@ -130,6 +130,7 @@ func sameState(t *testing.T, s *Server, snapshot []byte, zxid wire.Zxid) {
 // cluster, is the state of that moment, on all its members; the members of the cluster stay who
 // they are.
 func TestRestoreIntoAnotherCluster(t *testing.T) {
+	t.Parallel()
 	from := startReal(t, restorable)
 	stop := make(chan struct{})
 	var writers sync.WaitGroup
@@ -286,10 +287,15 @@ func bigStore(t *testing.T, nodes int) *znode.Store {
 // the state belongs to this cluster.
 func TestSnapshotOfAnotherCluster(t *testing.T) {
 	from, to := startReal(t, restorable), startReal(t, restorable)
-	snapshot, info := download(t, from)
 	var own znode.ClusterID
-	to.View(func(s *znode.Store) { own = s.Cluster() })
-	if info.Cluster == 0 || own == 0 || info.Cluster == own {
+	for _, s := range []*Server{from, to} { // a leader proposes the name soon after its election
+		await(t, "a name", func() bool {
+			s.View(func(s *znode.Store) { own = s.Cluster() })
+			return own != 0
+		})
+	}
+	snapshot, info := download(t, from)
+	if info.Cluster == own {
 		t.Fatalf("the snapshot is of %v, and this is %v", info.Cluster, own)
 	}
 	_, err := upload(t, to, snapshot)

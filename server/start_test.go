@@ -104,11 +104,14 @@ func TestDataDirInUse(t *testing.T) {
 		}
 	}()
 	inUse := "%s is in use by another process: stop the member that runs on it, or give this one a directory of its own"
-	err = mustFail(t, mustLoad(t, file, text, dir+"/data", dir+"/other", freePort(t)), fmt.Sprintf("%s:1: dataDir: "+inUse, file, dir+"/data"))
-	if !errors.Is(err, store.ErrInUse) {
-		t.Errorf("the cause is lost in %#v", err)
-	}
-	mustFail(t, mustLoad(t, file, text, dir+"/other", dir+"/log", freePort(t)), fmt.Sprintf("%s:2: dataLogDir: "+inUse, file, dir+"/log"))
+	// In virtual time: a start waits for the directory for seconds.
+	synctest.Test(t, func(t *testing.T) {
+		err := mustFail(t, mustLoad(t, file, text, dir+"/data", dir+"/other", freePort(t)), fmt.Sprintf("%s:1: dataDir: "+inUse, file, dir+"/data"))
+		if !errors.Is(err, store.ErrInUse) {
+			t.Errorf("the cause is lost in %#v", err)
+		}
+		mustFail(t, mustLoad(t, file, text, dir+"/other", dir+"/log", freePort(t)), fmt.Sprintf("%s:2: dataLogDir: "+inUse, file, dir+"/log"))
+	})
 	closed = true
 	if err := s.Close(); err != nil {
 		t.Fatal(err)

@@ -30,6 +30,7 @@ func askStoppable(t *testing.T, s *Server, query string) (status int, a ops.Stop
 // A member may be stopped when the others can do without it: not two at a time, not while another
 // one is away, and again when that one is back. Looking reserves nothing.
 func TestStoppable(t *testing.T) {
+	t.Parallel()
 	members, _ := startMembers(t, []uint8{1, 2, 3}, "admin.enableServer=true\nadmin.serverAddress=127.0.0.1\nadmin.serverPort=FREE_PORT\n")
 	for _, s := range members {
 		await(t, "the members to be ready", func() bool { ok, _ := s.Ready(); return ok })
@@ -94,6 +95,7 @@ func TestMemberAloneIsNotStoppable(t *testing.T) {
 // A member that drains waits until the others can do without it, transfers the leadership, takes no
 // more clients and moves its own; clients of the others notice nothing.
 func TestDrain(t *testing.T) {
+	t.Parallel()
 	members, _ := startMembers(t, []uint8{1, 2, 3}, "")
 	for _, s := range members {
 		await(t, "the members to be ready", func() bool { ok, _ := s.Ready(); return ok })
@@ -146,6 +148,7 @@ func TestDrain(t *testing.T) {
 
 // When all members are told to stop, they do not wait for each other.
 func TestDrainOfAll(t *testing.T) {
+	t.Parallel()
 	members, _ := startMembers(t, []uint8{1, 2, 3}, "")
 	for _, s := range members {
 		await(t, "the members to be ready", func() bool { ok, _ := s.Ready(); return ok })

@@ -67,6 +67,7 @@ func TestTransferProof(t *testing.T) {
 
 // The super user transfers the leadership by way of a follower.
 func TestFollowerTransfersLeadership(t *testing.T) {
+	t.Parallel()
 	members, _ := startCluster(t, "admin.serverPort=FREE_PORT\nDigestAuthenticationProvider.superDigest="+superDigest+"\n")
 	for _, s := range members {
 		awaitServing(t, s)

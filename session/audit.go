@@ -13,8 +13,8 @@ import (
 // which a command is applied, so it must not block. It does not keep the record.
 type Auditor interface{ Audit(*AuditRecord) }
 
-// AuditRecord says who wanted to change what, and whether it was done. Which requests have one, and
-// how many, is as in ZooKeeper (docs/audit.md). An empty field is not there.
+// AuditRecord says who wanted to make which change, and the outcome. The same requests as in
+// ZooKeeper have one or several (docs/audit.md). An empty field is not there.
 type AuditRecord struct {
 	Session wire.SessionID
 	// Users are who the client has proved to be, its address among them; nil means the member.
@@ -31,7 +31,7 @@ type AuditRecord struct {
 // AuditResult is the outcome in an AuditRecord.
 type AuditResult string
 
-// The outcomes. AuditInvoked is that of a stop, which has only begun.
+// The outcomes. A stop, which has only begun, has AuditInvoked.
 const (
 	AuditSuccess AuditResult = "success"
 	AuditFailure AuditResult = "failure"
@@ -59,60 +59,78 @@ var auditModes = map[wire.CreateMode]string{
 // like all others.
 type unanswered struct {
 	generation uint64
-	last       uint64 // the seq of the last one
+	last       uint64 // the seq of the last of them
 }
 
-// auditApplied is the audit log's part of Applied. It does not ask whether there is still a
-// connection to answer: a client that sends a request and goes is audited too.
-func (m *Manager) auditApplied(store *znode.Store, c *znode.Command, res *znode.Result) {
-	if res.Status != znode.Done {
+// auditTrail makes the records of the requests of this member's clients. Without an Auditor it
+// makes none.
+type auditTrail struct {
+	to   Auditor // nil: there is no audit log
+	auth *Auth
+
+	superLogins PerMinute // the records of refused logins as super user
+
+	mu sync.Mutex
+	// unanswered has the newest connection of each session that ended with writes that were not
+	// applied yet. An entry goes with the last of them, or with the session.
+	unanswered map[wire.SessionID]unanswered
+}
+
+func (a *auditTrail) init(to Auditor, auth *Auth) {
+	a.to, a.auth, a.unanswered = to, auth, map[wire.SessionID]unanswered{}
+}
+
+// applied records a command that has just been applied. here says that its client is connected to
+// this member; a client that sent a request and went is audited too.
+func (a *auditTrail) applied(store *znode.Store, c *znode.Command, res *znode.Result, here bool) {
+	if a.to == nil || res.Status != znode.Done {
 		return
 	}
 	request, _ := c.Body.(*znode.Request)
 	switch kind := c.Kind(); {
 	case kind == znode.KindExpire, c.Closes():
-		m.forgetUnanswered(c.Session)
+		a.forget(c.Session)
 		for i := range res.Events {
 			if e := &res.Events[i]; e.Type == wire.EventNodeDeleted {
-				m.cfg.Audit.Audit(&AuditRecord{
-					Session: c.Session, Operation: auditExpiry, Path: e.Path, Result: AuditSuccess})
+				a.to.Audit(&AuditRecord{Session: c.Session, Operation: auditExpiry, Path: e.Path, Result: AuditSuccess})
 			}
 		}
 	case kind == znode.KindAttach:
-		m.forgetUnanswered(c.Session)
+		a.forget(c.Session)
 	case kind == znode.KindReconfigured:
-		if m.sentHere(c) {
-			m.auditRequest(m.auditOf(store, c), wire.OpReconfig, nil, res)
+		if a.sentHere(c, here) {
+			a.request(a.sender(store, c), wire.OpReconfig, nil, res)
 		}
-	case request != nil && !res.Deferred && m.sentHere(c) && auditNames[request.Op] != "":
+	case request != nil && !res.Deferred && a.sentHere(c, here) && auditNames[request.Op] != "":
 		body, err := wire.DecodeBody(request.Op, request.Body)
 		if err == nil { // it was decoded when it was received
-			m.auditRequest(m.auditOf(store, c), request.Op, body, res)
+			a.request(a.sender(store, c), request.Op, body, res)
 		}
 	}
 }
 
-// auditOf returns a record with what the state knows of the session that a command is of.
-func (m *Manager) auditOf(store *znode.Store, c *znode.Command) AuditRecord {
-	info, _ := store.Session(c.Session)
-	users, schemes := AuditUsers(append(slices.Clip(m.cfg.ownIdentities(info.Identities)), znode.Identity{Scheme: "ip", ID: info.Addr}))
+// sender returns a record with the state's knowledge of the session of a command.
+func (a *auditTrail) sender(store *znode.Store, c *znode.Command) AuditRecord {
+	info, _ := store.Sessions().Get(c.Session)
+	users, schemes := AuditUsers(append(slices.Clip(a.auth.ownIdentities(info.Identities)), znode.Identity{Scheme: "ip", ID: info.Addr}))
 	return AuditRecord{Session: c.Session, Users: users, Schemes: schemes, Addr: info.Addr}
 }
 
-// auditRefused records a request that is refused before it becomes a command.
-func (s *Session) auditRefused(p *pending) {
-	if s.m.cfg.Audit == nil || p.code == wire.CodeOK || auditNames[p.req.Op] == "" {
+// refused records a request that is refused before it becomes a command. ids are the client's
+// identities, its address first.
+func (a *auditTrail) refused(id wire.SessionID, ids []znode.Identity, req *wire.Request, code wire.Code) {
+	if a.to == nil || code == wire.CodeOK || auditNames[req.Op] == "" {
 		return
 	}
-	body, _ := wire.DecodeBody(p.req.Op, p.req.Body) // nil if that is why
-	r := AuditRecord{Session: s.id, Addr: p.ids[0].ID}
-	r.Users, r.Schemes = AuditUsers(append(slices.Clip(s.m.cfg.ownIdentities(p.ids[1:])), p.ids[0]))
-	s.m.auditRequest(r, p.req.Op, body, &znode.Result{Code: p.code})
+	body, _ := wire.DecodeBody(req.Op, req.Body) // nil if that is the reason
+	r := AuditRecord{Session: id, Addr: ids[0].ID}
+	r.Users, r.Schemes = AuditUsers(append(slices.Clip(a.auth.ownIdentities(ids[1:])), ids[0]))
+	a.request(r, req.Op, body, &znode.Result{Code: code})
 }
 
-// auditRequest records a request: one record, or one for each part of a multi that succeeded. r has
-// who sent it.
-func (m *Manager) auditRequest(r AuditRecord, op wire.Op, body wire.Record, res *znode.Result) {
+// request records a request: one record, or one for each part of a multi that succeeded. r has the
+// sender.
+func (a *auditTrail) request(r AuditRecord, op wire.Op, body wire.Record, res *znode.Result) {
 	r.Operation, r.Result = auditNames[op], AuditSuccess
 	if res.Code != wire.CodeOK {
 		r.Result = AuditFailure
@@ -120,7 +138,7 @@ func (m *Manager) auditRequest(r AuditRecord, op wire.Op, body wire.Record, res 
 	switch body := body.(type) {
 	case *wire.MultiRequest:
 		if res.Code == wire.CodeOK && (len(res.Multi) == 0 || res.Multi[0].Op != wire.OpError) {
-			m.auditParts(r, body, res.Multi)
+			a.parts(r, body, res.Multi)
 			return
 		}
 		r.Result = AuditFailure
@@ -141,50 +159,79 @@ func (m *Manager) auditRequest(r AuditRecord, op wire.Op, body wire.Record, res 
 	if res.Path != "" {
 		r.Path = res.Path // with the number of a sequential node
 	}
-	m.cfg.Audit.Audit(&r)
+	a.to.Audit(&r)
 }
 
-// auditParts records the parts of a multi that succeeded; those that change nothing have no record.
-func (m *Manager) auditParts(r AuditRecord, multi *wire.MultiRequest, results []znode.OpResult) {
+// parts records the parts of a multi that succeeded; a part that changes nothing has no record.
+func (a *auditTrail) parts(r AuditRecord, multi *wire.MultiRequest, results []znode.OpResult) {
 	for i := range results {
 		part := &multi.Ops[i]
 		if auditNames[part.Op] != "" {
-			m.auditRequest(r, part.Op, part.Record, &znode.Result{Path: results[i].Path})
+			a.request(r, part.Op, part.Record, &znode.Result{Path: results[i].Path})
 		}
 	}
 }
 
-// sentHere reports whether a command is of a client that is, or was when it sent it, connected to
-// this member.
-func (m *Manager) sentHere(c *znode.Command) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if s := m.sessions[c.Session]; s != nil && s.generation == c.Generation {
+// superLogin records a refused login as super user from an address, unless there were many.
+func (a *auditTrail) superLogin(session wire.SessionID, addr string) {
+	if a.to != nil && a.superLogins.Take(time.Now()) {
+		a.to.Audit(&AuditRecord{Session: session, Users: []string{addr}, Schemes: []string{"ip"}, Addr: addr,
+			Operation: auditSuperLogin, Result: AuditFailure})
+	}
+}
+
+// left records that the connection of a session has ended. last is the seq of the last of its
+// writes that are not applied, 0 if there is none. Order: before the session is removed from
+// connected.
+func (a *auditTrail) left(id wire.SessionID, generation, last uint64) {
+	if a.to == nil || last == 0 {
+		return
+	}
+	a.mu.Lock()
+	a.unanswered[id] = unanswered{generation: generation, last: last}
+	a.mu.Unlock()
+}
+
+// sentHere reports whether the client of a command is connected to this member, or was when it sent
+// it.
+func (a *auditTrail) sentHere(c *znode.Command, connected bool) bool {
+	if connected {
 		return true
 	}
-	u, ok := m.unanswered[c.Session]
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	u, ok := a.unanswered[c.Session]
 	if !ok || u.generation != c.Generation {
 		return false
 	}
 	if c.Seq >= u.last {
-		delete(m.unanswered, c.Session)
+		delete(a.unanswered, c.Session)
 	}
 	return true
 }
 
-func (m *Manager) forgetUnanswered(id wire.SessionID) {
-	m.mu.Lock()
-	delete(m.unanswered, id)
-	m.mu.Unlock()
+// forget is called when a session has ended, or has a new generation.
+func (a *auditTrail) forget(id wire.SessionID) {
+	a.mu.Lock()
+	delete(a.unanswered, id)
+	a.mu.Unlock()
 }
 
-// AuditUsers returns the names of identities, without their secrets, and for each the scheme that
-// has named it. Everybody may log in as "super" with scheme digest: an identity that has proved to
-// be the super user is marked.
+// stateReplaced is called when a snapshot has replaced the state: the results of the commands
+// before are missing.
+func (a *auditTrail) stateReplaced() {
+	a.mu.Lock()
+	clear(a.unanswered)
+	a.mu.Unlock()
+}
+
+// AuditUsers returns the names of identities, without their secrets, and the scheme of each.
+// Everybody may log in as "super" with scheme digest: an identity that has proved to be the super
+// user is marked.
 func AuditUsers(ids []znode.Identity) (users, schemes []string) {
 	users, schemes = make([]string, 0, len(ids)), make([]string, 0, len(ids))
 	for i, id := range ids {
-		// The super user has logged in by another scheme, whose name is there: the one before.
+		// The super user has logged in by another scheme: its name is there, one before.
 		name, scheme := userName(id), id.Scheme
 		if name == "" || scheme == superIdentity.Scheme {
 			continue
@@ -211,8 +258,7 @@ type PerMinute struct {
 	taken int
 }
 
-// AuditFailures is how many refusals that anybody can cause have lines in the audit log in a
-// minute.
+// AuditFailures bounds the lines of the audit log in a minute for refusals that anybody can cause.
 const AuditFailures = 60
 
 // Take reports whether one more is let through.

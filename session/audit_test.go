@@ -70,11 +70,11 @@ func TestChangesAreAudited(t *testing.T) {
 		c.detach()
 		r.setHold(false)
 		a.expect(t, "ann,127.0.0.1 setData /a success", "ann,127.0.0.1 delete /a success")
-		m.mu.Lock()
-		if n := len(m.unanswered); n != 0 {
+		m.audit.mu.Lock()
+		if n := len(m.audit.unanswered); n != 0 {
 			t.Errorf("%d connections are remembered", n)
 		}
-		m.mu.Unlock()
+		m.audit.mu.Unlock()
 		time.Sleep(time.Minute) // of the bubble: the session expires
 		a.expect(t, " "+auditExpiry+" /e-0000000001 success")
 	})

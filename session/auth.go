@@ -4,8 +4,6 @@ import (
 	"errors"
 	"slices"
 	"strconv"
-	"strings"
-	"time"
 
 	"lockkeeper/session/sasl"
 	"lockkeeper/wire"
@@ -16,46 +14,54 @@ import (
 // connection.
 var errOtherEnsemble = errors.New("session: the client expects another ensemble (ensembleAuthName)")
 
+// login authenticates one connection. Only Submit's goroutine uses it, after the handshake.
+type login struct {
+	m    *member
+	c    *connection
+	sasl *sasl.Server // the login with SASL, once it has begun
+}
+
 // authenticate adds the identities that an auth packet proves. Requests that were received before
 // keep the identities they had. An error means that the connection must be closed.
-func (s *Session) authenticate(p *wire.AuthPacket) (wire.Code, error) {
-	cfg := &s.m.cfg
+func (l *login) authenticate(p *wire.AuthPacket) (wire.Code, error) {
+	cfg := &l.m.cfg
 	switch {
 	case p.Scheme == "ip":
 		return wire.CodeOK, nil // every connection has its address from the start
-	case p.Scheme == "digest" && p.Auth != nil && !cfg.NoDigest:
+	case p.Scheme == "digest" && p.Auth != nil && !cfg.Auth.NoDigest:
 		// The ids in ACLs have been decoded in the same way.
 		auth := wire.DecodeUTF8(p.Auth)
-		if s.m.ClaimsSuper(auth) {
-			s.m.SuperLoginRefused(s.id, s.addr.String(), "digest") // it logs in as somebody else
+		if l.m.cfg.Auth.claimsSuper(auth) {
+			// The client goes on with the identity of a user with that password.
+			l.m.superLoginRefused(l.c.id, l.c.addr.String(), "digest")
 		}
-		return s.identifyAll(s.m.cfg.digestIdentities(auth)), nil
-	case p.Scheme == "ensemble" && cfg.Ensembles != nil:
-		if len(p.Auth) > 0 && len(cfg.Ensembles) > 0 && !slices.Contains(cfg.Ensembles, wire.DecodeUTF8(p.Auth)) {
-			s.m.stats.inc(&s.m.stats.OtherEnsemble)
+		return l.identifyAll(l.m.cfg.Auth.digestIdentities(auth)), nil
+	case p.Scheme == "ensemble" && cfg.Auth.Ensembles != nil:
+		if len(p.Auth) > 0 && len(cfg.Auth.Ensembles) > 0 && !slices.Contains(cfg.Auth.Ensembles, wire.DecodeUTF8(p.Auth)) {
+			l.m.stats.inc(&l.m.stats.OtherEnsemble)
 			return 0, errOtherEnsemble
 		}
 		return wire.CodeOK, nil // it proves nothing
-	case p.Scheme == "key" && cfg.KeyScheme && p.Auth != nil && s.opensKey(wire.DecodeUTF8(p.Auth)):
-		return s.identifyAll([]znode.Identity{{Scheme: "key"}}), nil
+	case p.Scheme == "key" && cfg.Auth.KeyScheme && p.Auth != nil && l.opensKey(wire.DecodeUTF8(p.Auth)):
+		return l.identifyAll([]znode.Identity{{Scheme: "key"}}), nil
 	}
-	s.refuseLogin("scheme", p.Scheme)
+	l.refuseLogin("scheme", p.Scheme)
 	return wire.CodeAuthFailed, nil
 }
 
 // refuseLogin counts and logs a login that is refused. A client that tries passwords does not fill
 // the disk: the lines of an address are bounded.
-func (s *Session) refuseLogin(why ...any) {
-	s.m.stats.inc(&s.m.stats.LoginsRefused)
-	s.m.refusals.Warn("login "+s.addr.String(), "authentication refused",
-		append([]any{"session", s.id, "client", s.addr}, why...)...)
+func (l *login) refuseLogin(why ...any) {
+	l.m.stats.inc(&l.m.stats.LoginsRefused)
+	l.m.refusals.Warn("login "+l.c.addr.String(), "authentication refused",
+		append([]any{"session", l.c.id, "client", l.c.addr}, why...)...)
 }
 
 // opensKey reports whether a number is a multiple of the one that is the data of /key: the scheme
 // that comes with ZooKeeper as an example. Without such data every login is accepted.
-func (s *Session) opensKey(auth string) bool {
+func (l *login) opensKey(auth string) bool {
 	var data []byte
-	s.m.replica.View(func(store *znode.Store) { data, _, _ = store.Get("/key", []znode.Identity{superIdentity}) })
+	l.m.replica.View(func(store *znode.Store) { data, _, _ = store.Get("/key", []znode.Identity{superIdentity}) })
 	if data == nil {
 		return true
 	}
@@ -65,51 +71,113 @@ func (s *Session) opensKey(auth string) bool {
 }
 
 // stepSASL takes a token of a client that logs in with SASL, and returns the body of the answer.
-func (s *Session) stepSASL(token []byte) (answer *wire.SASLRequest, code wire.Code) {
-	cfg := &s.m.cfg
-	if cfg.SASLUsers == nil {
+func (l *login) stepSASL(token []byte) (answer *wire.SASLRequest, code wire.Code) {
+	cfg := &l.m.cfg
+	if cfg.Auth.SASLUsers == nil {
 		return new(wire.SASLRequest), wire.CodeOK // a null token: this server does not do SASL
 	}
-	if s.sasl == nil {
-		s.sasl = sasl.NewServer(cfg.SASLUsers)
+	if l.sasl == nil {
+		l.sasl = sasl.NewServer(cfg.Auth.SASLUsers)
 	}
-	reply, user, err := s.sasl.Step(token)
-	required := slices.Contains(cfg.RequiredSchemes, "sasl")
+	reply, user, err := l.sasl.Step(token)
+	required := slices.Contains(cfg.Auth.RequiredSchemes, "sasl")
 	switch {
 	case err == nil && user == "":
 		return &wire.SASLRequest{Token: reply}, wire.CodeOK
 	case err == nil:
 		ids := []znode.Identity{{Scheme: "sasl", ID: user}}
-		if slices.Contains(cfg.SuperUsers, user) {
+		if slices.Contains(cfg.Auth.SuperUsers, user) {
 			ids = append(ids, superIdentity)
 		}
-		if any := cfg.AnySASLUser; any != "" && any != user {
+		if any := cfg.Auth.AnySASLUser; any != "" && any != user {
 			ids = append(ids, znode.Identity{Scheme: "sasl", ID: any})
 		}
-		s.m.log.Debug("authenticated", "session", s.id, "client", s.addr, "scheme", "sasl", "user", user)
-		return &wire.SASLRequest{Token: reply}, s.identifyAll(ids)
+		l.m.log.Debug("authenticated", "session", l.c.id, "client", l.c.addr, "scheme", "sasl", "user", user)
+		return &wire.SASLRequest{Token: reply}, l.identifyAll(ids)
 	case required:
 		code = wire.CodeSessionClosedRequireSASLAuth
-	case !cfg.SASLOptional:
+	case !cfg.Auth.SASLOptional:
 		code = wire.CodeAuthFailed
 	}
-	if slices.Contains(cfg.SuperUsers, s.sasl.Mistaken()) {
-		s.m.SuperLoginRefused(s.id, s.addr.String(), "sasl")
+	if slices.Contains(cfg.Auth.SuperUsers, l.sasl.Mistaken()) {
+		l.m.superLoginRefused(l.c.id, l.c.addr.String(), "sasl")
 	}
-	s.refuseLogin("scheme", "sasl", "err", err)
+	l.refuseLogin("scheme", "sasl", "err", err)
 	return new(wire.SASLRequest), code
+}
+
+// certificate adds an identity that the connection has proved before its handshake.
+func (l *login) certificate(id znode.Identity) bool {
+	if !l.m.gate.Identify(&l.c.account, slices.Concat(*l.c.ids.Load(), []znode.Identity{id})) {
+		return false
+	}
+	if l.identify(id) {
+		return true
+	}
+	l.m.stats.inc(&l.m.stats.IdentitiesRefused)
+	l.m.log.Warn("connection refused: the identities of its certificate are too long (maxIdentities, maxIdentityBytes)",
+		"session", l.c.id, "client", l.c.addr)
+	return false
+}
+
+// identifyAll adds identities to the connection.
+func (l *login) identifyAll(ids []znode.Identity) wire.Code {
+	if !l.m.gate.Identify(&l.c.account, slices.Concat(*l.c.ids.Load(), ids)) {
+		return wire.CodeAuthFailed
+	}
+	for _, id := range ids {
+		if !l.identify(id) {
+			l.m.stats.inc(&l.m.stats.IdentitiesRefused)
+			l.m.log.Warn("authentication refused: the connection has authenticated with too many identities "+
+				"(maxIdentities, maxIdentityBytes)",
+				"session", l.c.id, "client", l.c.addr)
+			return wire.CodeAuthFailed
+		}
+	}
+	return wire.CodeOK
+}
+
+// identify adds an identity to the connection; false if it would have too many. Only Submit's
+// goroutine calls it.
+func (l *login) identify(id znode.Identity) bool {
+	ids := *l.c.ids.Load()
+	if slices.Contains(ids, id) {
+		return true
+	}
+	bytes := len(id.Scheme) + len(id.ID)
+	for _, other := range ids[1:] { // the address is not the client's choice
+		bytes += len(other.Scheme) + len(other.ID)
+	}
+	if len(ids) > l.m.cfg.Limits.Identities || bytes > l.m.cfg.Limits.IdentityBytes {
+		return false
+	}
+	ids = append(slices.Clone(ids), id)
+	l.c.ids.Store(&ids)
+	return true
+}
+
+// lacksRequired reports whether the connection has to authenticate before it may send op.
+func (l *login) lacksRequired(op wire.Op) bool {
+	return op != wire.OpAuth && op != wire.OpSASL && !l.provedEnough()
+}
+
+// provedEnough reports whether the connection has authenticated as far as it has to.
+func (l *login) provedEnough() bool {
+	required := l.m.cfg.Auth.RequiredSchemes
+	return required == nil ||
+		slices.ContainsFunc(*l.c.ids.Load(), func(id znode.Identity) bool { return slices.Contains(required, id.Scheme) })
 }
 
 // nameCreator replaces the scheme auth in the ACLs of a request by the identities of its user. A
 // member that applies the request would take the name for one of them that all users of SASL share.
-func (s *Session) nameCreator(p *pending, record wire.Record) {
-	own := s.m.cfg.ownIdentities(p.ids)
+func (p *pending) nameCreator(auth *Auth, record wire.Record) {
+	own := auth.ownIdentities(p.ids)
 	if len(own) == len(p.ids) {
 		return
 	}
 	named := false
 	name := func(acl *[]wire.ACL) {
-		if replaced, found := znode.ReplaceAuth(*acl, own, s.m.cfg.KeyScheme); found {
+		if replaced, found := znode.ReplaceAuth(*acl, own, auth.KeyScheme); found {
 			*acl, named = replaced, true
 		}
 	}
@@ -133,89 +201,11 @@ func (s *Session) nameCreator(p *pending, record wire.Record) {
 	}
 }
 
-// identifyAll adds identities to the connection.
-func (s *Session) identifyAll(ids []znode.Identity) wire.Code {
-	if !s.m.gate.Identify(&s.account, slices.Concat(*s.ids.Load(), ids)) {
-		return wire.CodeAuthFailed
-	}
-	for _, id := range ids {
-		if !s.identify(id) {
-			s.m.stats.inc(&s.m.stats.IdentitiesRefused)
-			s.m.log.Warn("authentication refused: the connection has authenticated with too many identities "+
-				"(maxIdentities, maxIdentityBytes)",
-				"session", s.id, "client", s.addr)
-			return wire.CodeAuthFailed
-		}
-	}
-	return wire.CodeOK
-}
-
-// Identify adds an identity that the connection has proved before its handshake, as the holder of a
-// certificate has. It must be called before the first Submit. It returns false if the connection
-// would have too many identities; it has to be closed then.
-func (s *Session) Identify(id znode.Identity) bool {
-	if !s.m.gate.Identify(&s.account, slices.Concat(*s.ids.Load(), []znode.Identity{id})) {
-		return false
-	}
-	if s.identify(id) {
-		return true
-	}
-	s.m.stats.inc(&s.m.stats.IdentitiesRefused)
-	s.m.log.Warn("connection refused: the identities of its certificate are too long (maxIdentities, maxIdentityBytes)",
-		"session", s.id, "client", s.addr)
-	return false
-}
-
-// identify adds an identity to the connection; false if it would have too many. Only Submit's
-// goroutine calls it.
-func (s *Session) identify(id znode.Identity) bool {
-	ids := *s.ids.Load()
-	if slices.Contains(ids, id) {
-		return true
-	}
-	bytes := len(id.Scheme) + len(id.ID)
-	for _, other := range ids[1:] { // the address is not the client's choice
-		bytes += len(other.Scheme) + len(other.ID)
-	}
-	if len(ids) > s.m.cfg.Limits.Identities || bytes > s.m.cfg.Limits.IdentityBytes {
-		return false
-	}
-	ids = append(slices.Clone(ids), id)
-	s.ids.Store(&ids)
-	return true
-}
-
-// lacksRequired reports whether the connection has to authenticate before it may send op.
-func (s *Session) lacksRequired(op wire.Op) bool {
-	return op != wire.OpAuth && op != wire.OpSASL && !s.provedEnough()
-}
-
-// provedEnough reports whether the connection has authenticated as far as it has to.
-func (s *Session) provedEnough() bool {
-	required := s.m.cfg.RequiredSchemes
-	return required == nil ||
-		slices.ContainsFunc(*s.ids.Load(), func(id znode.Identity) bool { return slices.Contains(required, id.Scheme) })
-}
-
-// SuperLoginRefused counts, logs and records a login under the name of a super user without the
+// superLoginRefused counts, logs and records a login under the name of a super user without the
 // proof. session is 0 over HTTP. The lines of the log and of the audit log are bounded: they must
 // not make room for themselves.
-func (m *Manager) SuperLoginRefused(session wire.SessionID, addr, scheme string) {
+func (m *member) superLoginRefused(session wire.SessionID, addr, scheme string) {
 	m.stats.inc(&m.stats.SuperLoginsRefused)
 	m.refusals.Warn("super login "+addr, "login as super user refused: wrong password", "client", addr, "scheme", scheme)
-	if m.cfg.Audit != nil && m.guesses.superLogins.Take(time.Now()) {
-		m.cfg.Audit.Audit(&AuditRecord{Session: session, Users: []string{addr}, Schemes: []string{"ip"}, Addr: addr,
-			Operation: auditSuperLogin, Result: AuditFailure})
-	}
+	m.audit.superLogin(session, addr)
 }
-
-// ClaimsSuper reports whether "user:password" has the name of the super user of scheme digest, and
-// another password.
-func (m *Manager) ClaimsSuper(auth string) bool {
-	user, _, _ := strings.Cut(auth, ":")
-	super, _, _ := strings.Cut(m.cfg.SuperDigest, ":")
-	return super != "" && user == super && !m.cfg.NoDigest && !slices.Contains(m.cfg.digestIdentities(auth), superIdentity)
-}
-
-// DigestIdentities returns the identities that "user:password" proves with scheme digest.
-func (m *Manager) DigestIdentities(auth string) []znode.Identity { return m.cfg.digestIdentities(auth) }

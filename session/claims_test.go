@@ -151,8 +151,8 @@ func TestClaimsAreCoalescedAndBounded(t *testing.T) {
 		}
 		answer <- true
 		synctest.Wait()
-		if ended != 1+10+20+400 || m.claims.waiting != 0 || len(m.claims.byAddr) != 0 || len(m.claims.list) != 0 {
-			t.Errorf("%d handshakes have ended; %+v", ended, &m.claims)
+		if ended != 1+10+20+400 || m.arriving.claims.waiting != 0 || len(m.arriving.claims.byAddr) != 0 || len(m.arriving.claims.list) != 0 {
+			t.Errorf("%d handshakes have ended; %+v", ended, &m.arriving.claims)
 		}
 	})
 }

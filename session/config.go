@@ -2,13 +2,11 @@ package session
 
 import (
 	"context"
-	"hash"
 	"log/slog"
 	"time"
 
 	"lockkeeper/internal/clock"
 	"lockkeeper/session/admission"
-	"lockkeeper/session/sasl"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
@@ -19,22 +17,22 @@ type (
 	RateQuota = admission.RateQuota
 )
 
-// Replica is what sessions need of replication: quorum.Replica.
+// Replica is the replication that sessions need: quorum.Replica.
 type Replica interface {
 	// View calls f with the state as it is after some entry.
 	View(f func(*znode.Store))
-	// Propose sends a command to the leader, again if necessary, until this member has applied it.
-	// It may block until ctx ends. When it fails, the command is not proposed.
+	// Propose sends a command to the leader, again if necessary, until this member has applied
+	// it. It may block until ctx ends. When it fails, the command is not proposed.
 	Propose(ctx context.Context, c *znode.Command) error
 	// ProposeOnce proposes a command if this member leads. The command may be lost.
 	ProposeOnce(ctx context.Context, c *znode.Command) error
-	// Touch reports sessions that this member heard from to the leader. It returns those whose
-	// lease was extended, and a moment from which on they have their full timeout, under any
-	// leader.
+	// Touch reports sessions that this member heard from to the leader. It returns the sessions
+	// with an extended lease, and a moment from which on they have their full timeout, under
+	// any leader.
 	Touch(ctx context.Context, heard []wire.SessionID) (extended []wire.SessionID, from time.Time, err error)
-	// MayExist asks the leader whether the sessions of claims exist, with those passwords; at most
-	// MaxClaims. False is certain: one did not at some moment during the call. An error means that
-	// nothing is known.
+	// MayExist asks the leader whether the sessions of claims exist, with those passwords; at
+	// most MaxClaims. False is certain: one did not at some moment during the call. An error
+	// means that nothing is known.
 	MayExist(ctx context.Context, claims []znode.Claim) ([]bool, error)
 	// ClockMs is the cluster's clock, by which containers and TTL nodes count.
 	ClockMs() int64
@@ -52,61 +50,42 @@ type Config struct {
 	Tick       time.Duration // 0 means 3 s
 	MinTimeout time.Duration // of a session; 0 means 2 ticks
 	MaxTimeout time.Duration // 0 means 20 ticks
-	// SuperDigest is "user:base64(sha1(user:password))" of the super user; empty: there is none.
-	SuperDigest string
-	SkipACL     bool // every client passes every access check
-	// KeepQuotas keeps the nodes below /zookeeper/quota for super users: others do not change them,
-	// and see those of what they may read. The replica has the same setting.
+	Auth       Auth
+	// KeepQuotas keeps the nodes below /zookeeper/quota for super users: other clients do not
+	// change them, and see the quotas of nodes that they may read. The replica has the same
+	// setting.
 	KeepQuotas bool
-	// QuotaError is what a request beyond a quota is answered with; 0 means BadArguments.
+	// QuotaError is the answer to a request beyond a quota; 0 means BadArguments.
 	QuotaError wire.Code
 	// ReadOnly lets this member serve, without a leader, clients that accept that.
 	ReadOnly bool
 	Logger   *slog.Logger // nil means slog.Default
-	// ReapInterval is how often the leader looks for containers and TTL nodes to reap; 0 means 60
-	// s.
-	ReapInterval time.Duration
-	// ReapPerMinute bounds how many are deleted in a minute; 0 means 10 000.
-	ReapPerMinute int
-	// ReapNeverUsed is after how long a container that never had a child is reaped too; 0 means
-	// never.
-	ReapNeverUsed time.Duration
-	// ZooKeeperPasswords gives new sessions the passwords that ZooKeeper computes of their ids, so
-	// that they can go on there: whoever knows an id knows the password.
+	Reap     Reap
+	// ZooKeeperPasswords gives new sessions the passwords that ZooKeeper computes of their ids,
+	// so that they can go on there: whoever knows an id knows the password.
 	ZooKeeperPasswords bool
-	// DigestHash is the hash of scheme digest; nil means SHA-1. With NoDigest there is no such
-	// scheme.
-	DigestHash func() hash.Hash
-	NoDigest   bool
-	// SASLUsers are the users who may log in with SASL; nil: this member has no SASL. SuperUsers
-	// are those of them who are super users. With SASLOptional a client whose login fails goes on
-	// without it, unless RequiredSchemes has sasl.
-	SASLUsers    sasl.Users
-	SuperUsers   []string
-	SASLOptional bool
-	// AnySASLUser is the name of every user who has logged in with SASL, in the ACLs of nodes;
-	// empty: there is none.
-	AnySASLUser string
-	// Ensembles are the names that a client may have for this cluster (scheme ensemble): with
-	// another one its connection is closed. nil: there is no such scheme; empty: any name will do.
-	Ensembles []string
-	// KeyScheme is that there is the scheme key.
-	KeyScheme bool
-	// RequiredSchemes are those of which a connection must have proved one before it may do
-	// anything but that; nil means none.
-	RequiredSchemes []string
-	Limits          Limits
-	// RateQuotas bound what each tenant may ask of this member. The first that fits counts.
+	Limits             Limits
+	// RateQuotas bound the requests of each tenant to this member. The first that fits counts.
 	RateQuotas []RateQuota
 	Audit      Auditor // nil: there is no audit log
-	// Report makes the report with a name (see reportPrefix) for a client with these identities. It
-	// may take long; nil: there are none.
+	// Report makes the report with a name (see reportPrefix) for a client with these
+	// identities. It may take long; nil: there are none.
 	Report func(ctx context.Context, name string, ids []znode.Identity) ([]byte, wire.Code)
 	// Now is the wall clock, used for session ids and statistics only. nil means time.Now.
 	Now func() time.Time
-	// Clock is what leases and the expiry of sessions count by; nil means Go's monotonic clock,
-	// which may not count suspends.
+	// Clock is the clock of leases and of the expiry of sessions; nil means Go's monotonic
+	// clock, which may not count suspends.
 	Clock *clock.Clock
+}
+
+// Reap paces the deletion of containers that have become empty and of TTL nodes that have expired.
+// Only the leader reaps.
+type Reap struct {
+	Interval  time.Duration // from one look for such nodes to the next; 0 means 60 s
+	PerMinute int           // bounds the deletions; 0 means 10 000
+	// NeverUsed is the age at which a container that never had a child is reaped too; 0 means
+	// never.
+	NeverUsed time.Duration
 }
 
 const (
@@ -115,7 +94,7 @@ const (
 	sessionQueueMax = 1000
 	// outputPauseBytes is how much unsent output stops a connection from being read.
 	outputPauseBytes = 4 << 20
-	// queuePauseBytes is how many bytes of requests of one session that are not answered stop its
-	// connection from being read.
+	// queuePauseBytes is how many bytes of requests of one session that are not answered stop
+	// its connection from being read.
 	queuePauseBytes = 4 << 20
 )

@@ -25,7 +25,7 @@
 //
 // # Locks
 //
-// Order: the Replica's lock, then connected.mu, requests.mu, watchTable.mu, the locks of
+// Order: the Replica's lock, then connected.mu, requests.mu, WatchTable.mu, the locks of
 // admission.Gate, output.mu and tracker.mu; the statistics have the last ones. No function of this
 // package calls the Replica while it holds one of its own locks.
 //

@@ -2,22 +2,45 @@ package session
 
 import (
 	"strings"
+	"time"
 
 	"lockkeeper/session/admission"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
 
+// executor answers the requests of one connection.
+type executor struct {
+	m *member
+	c *connection
+}
+
+// pending is a request that is not answered yet.
+type pending struct {
+	req      wire.Request
+	record   wire.Record      // nil for writes
+	code     wire.Code        // != 0: the answer to a request that is refused
+	ids      []znode.Identity // when it was received
+	seq      uint64           // != 0: a write
+	received time.Time
+	size     int  // of the frame, in bytes
+	last     bool // the connection ends after the answer
+	own      bool // answered within Submit: its caller sends the answer
+
+	ticket admission.Ticket
+	price  admission.Price
+}
+
 // execute answers a request at its place in the session's order. It runs inside View or, behind a
-// write, inside the critical section of that write; so no change can come between what is read and
-// the watch that is set.
-func (s *Session) execute(store *znode.Store, p *pending) {
+// write, inside the critical section of that write; so no change can come between the read and its
+// watch.
+func (x *executor) execute(store *znode.Store, p *pending) {
 	h := wire.ReplyHeader{Xid: p.req.Xid, Zxid: store.Zxid(), Err: p.code}
 	var body wire.Record
 	bytes := 0
 	if p.code == wire.CodeOK && p.record != nil {
-		if bytes, h.Err = s.measure(store, p); h.Err == wire.CodeOK {
-			body, h.Err = s.answer(store, p)
+		if bytes, h.Err = x.measure(store, p); h.Err == wire.CodeOK {
+			body, h.Err = x.answer(store, p)
 		}
 	}
 	if token, ok := p.record.(*wire.SASLRequest); ok {
@@ -29,34 +52,34 @@ func (s *Session) execute(store *znode.Store, p *pending) {
 	case p.code == wire.CodeUnimplemented:
 		h.Zxid = wire.ZxidNone
 	}
-	s.auditRefused(p)
-	s.reply(p, h, body, bytes)
+	x.m.audit.refused(x.c.id, p.ids, &p.req, p.code)
+	x.reply(p, h, body, bytes)
 }
 
-// nameCost is what the name of a child counts for Limits.Response in addition to its bytes: the
+// nameCost is added to the bytes of each name of a child for Limits.Response: the
 // names take memory until the answer is encoded.
 const nameCost = 48
 
-// multiReadNames is how many names a multiRead may be answered with: all its reads see the same
-// state, so they take place under one lock.
+// multiReadNames bounds the names in the answer to a multiRead: all its reads see the same state,
+// so they take place under one lock.
 const multiReadNames = 100_000
 
-// measure returns how many bytes the answer to a request has at most, without making it;
-// BadArguments if that is too much.
-func (s *Session) measure(store *znode.Store, p *pending) (bytes int, code wire.Code) {
-	bytes, fits := s.answerSize(store, p)
+// measure returns the largest size of the answer to a request, without making it; BadArguments if
+// that is too much.
+func (x *executor) measure(store *znode.Store, p *pending) (bytes int, code wire.Code) {
+	bytes, fits := x.answerSize(store, p)
 	if !fits {
-		s.m.stats.inc(&s.m.stats.TooLong)
-		s.m.log.Debug("request refused: its answer would be too long", "session", s.id, "client", s.addr, "op", p.req.Op)
+		x.m.stats.inc(&x.m.stats.TooLong)
+		x.m.log.Debug("request refused: its answer would be too long", "session", x.c.id, "client", x.c.addr, "op", p.req.Op)
 		return 0, wire.CodeBadArguments
 	}
 	return bytes, wire.CodeOK
 }
 
-// answerSize returns how many bytes the answer to a request has at most, without making it, and
-// whether the limits allow it.
-func (s *Session) answerSize(store *znode.Store, p *pending) (bytes int, fits bool) {
-	limits := &s.m.cfg.Limits
+// answerSize returns the largest size of the answer to a request, without making it, and whether
+// the limits allow it.
+func (x *executor) answerSize(store *znode.Store, p *pending) (bytes int, fits bool) {
+	limits := &x.m.cfg.Limits
 	max, names := limits.Response, 0
 	switch r := p.record.(type) {
 	case *wire.PathWatchRequest:
@@ -64,7 +87,7 @@ func (s *Session) answerSize(store *znode.Store, p *pending) (bytes int, fits bo
 	case *wire.PathRequest:
 		bytes, names = answerBytes(p.req.Op, store.Sizes(r.Path, p.ids))
 	case *wire.GetEphemeralsRequest:
-		bytes = store.EphemeralsBytes(s.id)
+		bytes = store.Sessions().EphemeralsBytes(x.c.id)
 	case *wire.MultiRequest:
 		if limits.MultiReadBytes > 0 {
 			max = min(max, limits.MultiReadBytes)
@@ -83,8 +106,8 @@ func (s *Session) answerSize(store *znode.Store, p *pending) (bytes int, fits bo
 	return bytes, bytes+names*nameCost <= max
 }
 
-// answerBytes returns how many bytes the answer to a read of a node with these sizes has at most,
-// its header included, and how many names of children are among them.
+// answerBytes returns the largest size of the answer to a read of a node with these sizes, with its
+// header, and the number of names of children in it.
 func answerBytes(op wire.Op, n znode.Sizes) (bytes, names int) {
 	const around = 128 // header, Stat, lengths
 	switch op {
@@ -99,52 +122,52 @@ func answerBytes(op wire.Op, n znode.Sizes) (bytes, names int) {
 }
 
 // answer makes the body, or the error, of a reply.
-func (s *Session) answer(store *znode.Store, p *pending) (wire.Record, wire.Code) {
+func (x *executor) answer(store *znode.Store, p *pending) (wire.Record, wire.Code) {
 	switch r := p.record.(type) {
 	case *wire.PathWatchRequest:
-		return s.read(store, p, r)
+		return x.read(store, p, r)
 	case *wire.PathRequest:
 		return readPath(store, p, r)
 	case *wire.SetWatchesRequest:
-		if !s.setWatches(store, r, p.ids) {
+		if !x.setWatches(store, r, p.ids) {
 			p.last = true
 			return nil, wire.CodeBadArguments
 		}
 		return nil, wire.CodeOK
 	case *wire.AddWatchRequest:
-		return s.addWatch(r)
+		return x.addWatch(r)
 	case *wire.WatchesRequest:
-		return nil, s.checkOrRemoveWatches(p.req.Op, r)
+		return nil, x.checkOrRemoveWatches(p.req.Op, r)
 	case *wire.MultiRequest:
 		return multiRead(store, p, r), wire.CodeOK
 	case *wire.GetEphemeralsRequest:
-		return wire.GetEphemeralsResponse{Ephemerals: ephemerals(store, s.id, r.PrefixPath)}, wire.CodeOK
+		return wire.GetEphemeralsResponse{Ephemerals: ephemerals(store, x.c.id, r.PrefixPath)}, wire.CodeOK
 	}
 	if p.req.Op == wire.OpWhoAmI {
-		return wire.WhoAmIResponse{Clients: whoAmI(s.m.cfg.ownIdentities(p.ids))}, wire.CodeOK
+		return wire.WhoAmIResponse{Clients: whoAmI(x.m.cfg.Auth.ownIdentities(p.ids))}, wire.CodeOK
 	}
 	return nil, wire.CodeOK // ping
 }
 
 // read answers exists, getData and getChildren, and sets the watch that goes with it. If the limits
 // leave no space for the watch, the answer is BadArguments.
-func (s *Session) read(store *znode.Store, p *pending, r *wire.PathWatchRequest) (wire.Record, wire.Code) {
+func (x *executor) read(store *znode.Store, p *pending, r *wire.PathWatchRequest) (wire.Record, wire.Code) {
 	switch p.req.Op {
 	case wire.OpExists:
 		stat, code := store.Exists(r.Path, p.ids)
-		if r.Watch && (code == wire.CodeOK || code == wire.CodeNoNode) && !s.m.watches.add(s, r.Path, standard, 0) {
+		if r.Watch && (code == wire.CodeOK || code == wire.CodeNoNode) && !x.m.watches.add(x.c, r.Path, standard, 0) {
 			code = wire.CodeBadArguments
 		}
 		return wire.StatResponse{Stat: stat}, code
 	case wire.OpGetData:
 		data, stat, code := store.Get(r.Path, p.ids)
-		if r.Watch && code == wire.CodeOK && !s.m.watches.add(s, r.Path, standard, 0) {
+		if r.Watch && code == wire.CodeOK && !x.m.watches.add(x.c, r.Path, standard, 0) {
 			code = wire.CodeBadArguments
 		}
 		return wire.GetDataResponse{Data: data, Stat: stat}, code
 	default:
 		children, stat, code := store.Children(r.Path, p.ids)
-		if r.Watch && code == wire.CodeOK && !s.m.watches.add(s, r.Path, 0, standard) {
+		if r.Watch && code == wire.CodeOK && !x.m.watches.add(x.c, r.Path, 0, standard) {
 			code = wire.CodeBadArguments
 		}
 		if p.req.Op == wire.OpGetChildren {
@@ -164,50 +187,50 @@ func readPath(store *znode.Store, p *pending, r *wire.PathRequest) (wire.Record,
 }
 
 // setWatches registers the watches of a client that has connected again, or notifies it at once of
-// what it has missed (docs/protocol/watches.md 4). Of a node that it may not read it is told
-// neither that it is there nor whether it has changed, which would tell when: the watch is set in
-// any case. setWatches returns false if the limits leave no space for all of them: then the
+// the changes that it has missed (docs/protocol/watches.md 4). It learns neither the existence of a
+// node that it may not read nor its changes, which would tell their time: the watch is set in any
+// case. setWatches returns false if the limits leave no space for all of them: then the
 // connection has to end, because clients ignore an error here.
-func (s *Session) setWatches(store *znode.Store, r *wire.SetWatchesRequest, ids []znode.Identity) bool {
+func (x *executor) setWatches(store *znode.Store, r *wire.SetWatchesRequest, ids []znode.Identity) bool {
 	const immediate = wire.ZxidNone
 	ok := true
 	again := func(paths []string, data, child watchMode, event wire.EventType, changed func(*wire.Stat) wire.Zxid) {
 		for _, path := range paths {
 			switch stat, exists, readable := store.Seen(path, ids); {
 			case !exists:
-				s.notify(immediate, wire.EventNodeDeleted, path)
+				x.c.notify(immediate, wire.EventNodeDeleted, path)
 			case readable && changed(&stat) > r.RelativeZxid:
-				s.notify(immediate, event, path)
+				x.c.notify(immediate, event, path)
 			default:
-				ok = s.m.watches.add(s, path, data, child) && ok
+				ok = x.m.watches.add(x.c, path, data, child) && ok
 			}
 		}
 	}
 	again(r.Data, standard, 0, wire.EventNodeDataChanged, func(st *wire.Stat) wire.Zxid { return st.Mzxid })
 	for _, path := range r.Exist {
 		if _, _, readable := store.Seen(path, ids); readable {
-			s.notify(immediate, wire.EventNodeCreated, path)
+			x.c.notify(immediate, wire.EventNodeCreated, path)
 		} else {
-			ok = s.m.watches.add(s, path, standard, 0) && ok
+			ok = x.m.watches.add(x.c, path, standard, 0) && ok
 		}
 	}
 	again(r.Child, 0, standard, wire.EventNodeChildrenChanged, func(st *wire.Stat) wire.Zxid { return st.Pzxid })
 	for _, path := range r.Persistent {
-		ok = s.m.watches.add(s, path, persistent, persistent) && ok
+		ok = x.m.watches.add(x.c, path, persistent, persistent) && ok
 	}
 	for _, path := range r.PersistentRecursive {
-		ok = s.m.watches.add(s, path, recursive, 0) && ok
+		ok = x.m.watches.add(x.c, path, recursive, 0) && ok
 	}
 	return ok
 }
 
-func (s *Session) addWatch(r *wire.AddWatchRequest) (wire.Record, wire.Code) {
+func (x *executor) addWatch(r *wire.AddWatchRequest) (wire.Record, wire.Code) {
 	ok := false
 	switch r.Mode {
 	case wire.AddWatchPersistent:
-		ok = s.m.watches.add(s, r.Path, persistent, persistent)
+		ok = x.m.watches.add(x.c, r.Path, persistent, persistent)
 	case wire.AddWatchPersistentRecursive:
-		ok = s.m.watches.add(s, r.Path, recursive, 0)
+		ok = x.m.watches.add(x.c, r.Path, recursive, 0)
 	default:
 		return nil, wire.CodeMarshallingError
 	}
@@ -217,16 +240,16 @@ func (s *Session) addWatch(r *wire.AddWatchRequest) (wire.Record, wire.Code) {
 	return wire.ErrorResponse{}, wire.CodeOK // the Java client insists on this body
 }
 
-func (s *Session) checkOrRemoveWatches(op wire.Op, r *wire.WatchesRequest) wire.Code {
+func (x *executor) checkOrRemoveWatches(op wire.Op, r *wire.WatchesRequest) wire.Code {
 	data, child, ok := watchKind(r.Type)
 	if !ok {
 		return wire.CodeMarshallingError
 	}
-	does := s.m.watches.remove
+	does := x.m.watches.remove
 	if op == wire.OpCheckWatches {
-		does = s.m.watches.has
+		does = x.m.watches.has
 	}
-	if !does(s, r.Path, data, child) {
+	if !does(x.c, r.Path, data, child) {
 		return wire.CodeNoWatcher
 	}
 	return wire.CodeOK
@@ -276,7 +299,7 @@ func whoAmI(ids []znode.Identity) []wire.ClientInfo {
 }
 
 // writeReply returns the body of the reply to a write that succeeded.
-func (s *Session) writeReply(store *znode.Store, p *pending, res *znode.Result) wire.Record {
+func (x *executor) writeReply(store *znode.Store, p *pending, res *znode.Result) wire.Record {
 	switch p.req.Op {
 	case wire.OpCreate:
 		return wire.CreateResponse{Path: res.Path}
@@ -292,7 +315,7 @@ func (s *Session) writeReply(store *znode.Store, p *pending, res *znode.Result) 
 		}
 		return wire.SyncResponse(r)
 	case wire.OpMulti:
-		return s.multiReply(res)
+		return x.multiReply(res)
 	case wire.OpReconfig:
 		data, stat, _ := store.Get(configPath, []znode.Identity{superIdentity})
 		return wire.GetDataResponse{Data: data, Stat: stat}
@@ -300,11 +323,11 @@ func (s *Session) writeReply(store *znode.Store, p *pending, res *znode.Result) 
 	return nil // delete, closeSession
 }
 
-func (s *Session) multiReply(res *znode.Result) wire.Record {
+func (x *executor) multiReply(res *znode.Result) wire.Record {
 	results := make([]wire.MultiResult, len(res.Multi))
 	for i := range res.Multi {
 		op := &res.Multi[i]
-		results[i] = wire.MultiResult{Op: op.Op, Err: s.quotaError(op.Code), Path: op.Path}
+		results[i] = wire.MultiResult{Op: op.Op, Err: x.quotaError(op.Code), Path: op.Path}
 		if op.Op == wire.OpCreate2 || op.Op == wire.OpSetData {
 			results[i].Stat = &op.Stat
 		}
@@ -316,14 +339,14 @@ func (s *Session) multiReply(res *znode.Result) wire.Record {
 // they are. QuotaExceeded is known to the libraries of ZooKeeper 3.7 and later only: at a code that
 // it does not know, the connection thread of kazoo ends, and the program goes on to believe that it
 // is connected and holds its locks.
-func (s *Session) quotaError(code wire.Code) wire.Code {
+func (x *executor) quotaError(code wire.Code) wire.Code {
 	if code != wire.CodeQuotaExceeded {
 		return code
 	}
-	s.m.stats.inc(&s.m.stats.QuotaExceeded)
-	s.m.refusals.Warn("quota "+s.addr.String(), "request refused: it exceeds a quota (enforceQuota)",
-		"session", s.id, "client", s.addr)
-	return s.m.cfg.QuotaError
+	x.m.stats.inc(&x.m.stats.QuotaExceeded)
+	x.m.refusals.Warn("quota "+x.c.addr.String(), "request refused: it exceeds a quota (enforceQuota)",
+		"session", x.c.id, "client", x.c.addr)
+	return x.m.cfg.QuotaError
 }
 
 // executeLong executes a read that takes long: its answer has admission.HeavyBytes or more, or it
@@ -332,42 +355,42 @@ func (s *Session) quotaError(code wire.Code) wire.Code {
 // requests before are answered.
 //
 // Reads with long answers take turns: each deletion in the state is noted in all listings, and
-// those who ask for little would wait for a processor behind all who ask for much.
-func (s *Session) executeLong(p *pending) bool {
+// clients with short requests would wait for a processor behind all of them.
+func (x *executor) executeLong(p *pending) bool {
 	if r, ok := p.record.(*wire.SetWatchesRequest); ok {
-		s.setWatchesInSteps(p, r)
+		x.setWatchesInSteps(p, r)
 		return true
 	}
 	if !isLong(p.req.Op) {
 		return false
 	}
 	bytes, fits := 0, false
-	s.m.replica.View(func(store *znode.Store) { bytes, fits = s.answerSize(store, p) })
+	x.m.replica.View(func(store *znode.Store) { bytes, fits = x.answerSize(store, p) })
 	if !fits || bytes < admission.HeavyBytes {
 		return false
 	}
-	s.out.wake()
-	turn := s.m.answering
-	if turn.Acquire(s.m.ctx, 1) != nil {
+	x.c.out.wake()
+	turn := x.m.answering
+	if turn.Acquire(x.m.ctx, 1) != nil {
 		return true // the member stops
 	}
 	defer turn.Release(1)
-	if r, ok := p.record.(*wire.PathWatchRequest); !ok || !s.listInSteps(p, r) {
-		s.m.replica.View(func(store *znode.Store) { s.execute(store, p) })
+	if r, ok := p.record.(*wire.PathWatchRequest); !ok || !x.listInSteps(p, r) {
+		x.m.replica.View(func(store *znode.Store) { x.execute(store, p) })
 	}
 	return true
 }
 
-// listStep is how many children are listed under one lock.
+// listStep bounds the children that are listed under one lock.
 const listStep = 5000
 
 // listInSteps executes getChildren and getChildren2 of a node with more children than that; false
-// if it has fewer. What it answers is the state at its last step, in which it sets the watch, too;
-// what fires that before the reply is made waits for the reply.
-func (s *Session) listInSteps(p *pending, r *wire.PathWatchRequest) bool {
-	for !s.ended.Load() {
+// if it has fewer. The answer is the state at its last step, which sets the watch, too. An event
+// that fires the watch before the reply is made waits for the reply.
+func (x *executor) listInSteps(p *pending, r *wire.PathWatchRequest) bool {
+	for !x.c.ended.Load() {
 		var l *znode.Listing
-		s.m.replica.View(func(store *znode.Store) {
+		x.m.replica.View(func(store *znode.Store) {
 			if stat, ok := store.Node(r.Path); ok && stat.NumChildren > listStep {
 				l = store.List(r.Path)
 			}
@@ -375,7 +398,7 @@ func (s *Session) listInSteps(p *pending, r *wire.PathWatchRequest) bool {
 		if l == nil {
 			return false
 		}
-		if s.list(p, r, l) {
+		if x.list(p, r, l) {
 			break
 		}
 	}
@@ -383,23 +406,23 @@ func (s *Session) listInSteps(p *pending, r *wire.PathWatchRequest) bool {
 }
 
 // list executes a request with a listing; false if the node was deleted meanwhile.
-func (s *Session) list(p *pending, r *wire.PathWatchRequest, l *znode.Listing) bool {
+func (x *executor) list(p *pending, r *wire.PathWatchRequest, l *znode.Listing) bool {
 	var done, lost bool
 	var h wire.ReplyHeader
 	var stat wire.Stat
 	bytes := 0
 	for !done && !lost {
-		s.m.replica.View(func(store *znode.Store) {
+		x.m.replica.View(func(store *znode.Store) {
 			if done, lost = l.Step(store, listStep); !done {
-				lost = lost || s.ended.Load()
+				lost = lost || x.c.ended.Load()
 			}
 			if lost || done {
 				l.Close()
 			}
 			if done {
 				h = wire.ReplyHeader{Xid: p.req.Xid, Zxid: store.Zxid()}
-				stat, bytes, h.Err = s.listed(store, p, r)
-				s.out.holdEvents()
+				stat, bytes, h.Err = x.listed(store, p, r)
+				x.c.out.holdEvents()
 			}
 		})
 	}
@@ -410,26 +433,25 @@ func (s *Session) list(p *pending, r *wire.PathWatchRequest, l *znode.Listing) b
 	if p.req.Op == wire.OpGetChildren2 {
 		body = wire.GetChildren2Response{Children: l.Names(), Stat: stat}
 	}
-	s.reply(p, h, body, bytes)
-	s.out.releaseEvents()
+	x.reply(p, h, body, bytes)
+	x.c.out.releaseEvents()
 	return true
 }
 
-// listed is what belongs to the last step of listInSteps: the permission, the size of the answer,
-// and the watch.
-func (s *Session) listed(store *znode.Store, p *pending, r *wire.PathWatchRequest) (wire.Stat, int, wire.Code) {
-	bytes, code := s.measure(store, p)
+// listed is the last step of listInSteps: the permission, the size of the answer, and the watch.
+func (x *executor) listed(store *znode.Store, p *pending, r *wire.PathWatchRequest) (wire.Stat, int, wire.Code) {
+	bytes, code := x.measure(store, p)
 	if code != wire.CodeOK {
 		return wire.Stat{}, 0, code
 	}
 	stat, code := store.Exists(r.Path, p.ids)
-	if code == wire.CodeOK && r.Watch && !s.m.watches.add(s, r.Path, 0, standard) {
+	if code == wire.CodeOK && r.Watch && !x.m.watches.add(x.c, r.Path, 0, standard) {
 		code = wire.CodeBadArguments
 	}
 	return stat, bytes, code
 }
 
-// setWatchesStep is how many paths of a setWatches are processed under one lock.
+// setWatchesStep bounds the paths of a setWatches that are processed under one lock.
 const setWatchesStep = 500
 
 // setWatchesInSteps executes a setWatches, which a client sends when it has connected again and
@@ -442,27 +464,27 @@ const setWatchesStep = 500
 // is later than a change of a path that has not been compared yet. Therefore events that fire wait
 // until the last step, and are sent before the reply: the client sees no event before an earlier
 // one (promise C3).
-func (s *Session) setWatchesInSteps(p *pending, r *wire.SetWatchesRequest) {
-	s.out.holdEvents()
+func (x *executor) setWatchesInSteps(p *pending, r *wire.SetWatchesRequest) {
+	x.c.out.holdEvents()
 	fits, done := true, false
-	for !done && !s.ended.Load() {
+	for !done && !x.c.ended.Load() {
 		var step *wire.SetWatchesRequest
 		step, done = nextStep(r)
-		s.m.replica.View(func(store *znode.Store) {
-			fits = s.setWatches(store, step, p.ids) && fits
+		x.m.replica.View(func(store *znode.Store) {
+			fits = x.setWatches(store, step, p.ids) && fits
 			if !done {
 				return
 			}
-			s.out.releaseEvents()
+			x.c.out.releaseEvents()
 			p.record = &wire.SetWatchesRequest{} // nothing is left of it
 			if !fits {
 				// a client would not look at an error here
 				p.code, p.last = wire.CodeBadArguments, true
 			}
-			s.execute(store, p)
+			x.execute(store, p)
 		})
 	}
-	s.out.releaseEvents() // unless it was done, the connection has ended
+	x.c.out.releaseEvents() // unless it was done, the connection has ended
 }
 
 // nextStep takes the first setWatchesStep paths off r; done says that none are left.
@@ -488,50 +510,101 @@ func nextStep(r *wire.SetWatchesRequest) (step *wire.SetWatchesRequest, done boo
 const reportPrefix = "/zookeeper/api/v1/"
 
 // reportOf returns the name of the report that a request asks for.
-func (s *Session) reportOf(p *pending) (name string, ok bool) {
+func (x *executor) reportOf(p *pending) (name string, ok bool) {
 	r, is := p.record.(*wire.PathWatchRequest)
-	if !is || p.code != wire.CodeOK || p.req.Op != wire.OpGetData || s.m.cfg.Report == nil {
+	if !is || p.code != wire.CodeOK || p.req.Op != wire.OpGetData || x.m.cfg.Report == nil {
 		return "", false
 	}
 	return strings.CutPrefix(r.Path, reportPrefix)
 }
 
-// awaitEmpty waits until all requests of the session are answered: a report is not made in the
-// critical section of a write. It does not wait for a change of the members.
-func (s *Session) awaitEmpty() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for len(s.queue) > 0 && !s.deferred && !s.ended.Load() {
-		s.out.wake()
-		s.dequeued.Wait()
-	}
-	if s.ended.Load() {
-		return errEnded
-	}
-	return nil
-}
-
 // executeReport answers a request for a report; false if it is another one. Only Submit's goroutine
 // calls it, when all requests before are answered.
-func (s *Session) executeReport(p *pending) bool {
-	name, ok := s.reportOf(p)
+func (x *executor) executeReport(p *pending) bool {
+	name, ok := x.reportOf(p)
 	if !ok {
 		return false
 	}
 	var data []byte
 	code := wire.CodeBadArguments
 	if !p.record.(*wire.PathWatchRequest).Watch {
-		s.out.wake()
-		data, code = s.m.cfg.Report(s.m.ctx, name, p.ids)
+		x.c.out.wake()
+		data, code = x.m.cfg.Report(x.m.ctx, name, p.ids)
 	}
-	s.m.replica.View(func(store *znode.Store) {
+	x.m.replica.View(func(store *znode.Store) {
 		h := wire.ReplyHeader{Xid: p.req.Xid, Zxid: store.Zxid(), Err: code}
 		if code != wire.CodeOK {
-			s.reply(p, h, nil, 0)
+			x.reply(p, h, nil, 0)
 			return
 		}
 		stat := wire.Stat{Czxid: h.Zxid, Mzxid: h.Zxid, Pzxid: h.Zxid, DataLength: int32(len(data))}
-		s.reply(p, h, wire.GetDataResponse{Data: data, Stat: stat}, len(data))
+		x.reply(p, h, wire.GetDataResponse{Data: data, Stat: stat}, len(data))
 	})
 	return true
+}
+
+// answerWrite queues the reply to a write.
+func (x *executor) answerWrite(store *znode.Store, p *pending, res *znode.Result) {
+	var body wire.Record
+	if res.Code == wire.CodeOK {
+		body = x.writeReply(store, p, res)
+	}
+	x.reply(p, wire.ReplyHeader{Xid: p.req.Xid, Zxid: res.Zxid, Err: x.quotaError(res.Code)}, body, 0)
+	if p.req.Op == wire.OpCloseSession && res.Code == wire.CodeOK {
+		x.m.log.Debug("session closed by its client", "session", x.c.id, "zxid", res.Zxid)
+		x.c.out.finish(true)
+	}
+}
+
+// reply queues a reply. bytes is about the size of a body that may be large, else 0.
+func (x *executor) reply(p *pending, h wire.ReplyHeader, body wire.Record, bytes int) {
+	if p.req.Op == wire.OpPing {
+		h.Xid = wire.XidPing
+	}
+	sent, ok := x.c.out.reply(h, body, bytes, p.own)
+	x.m.gate.Replied(&x.c.account, sent)
+	if !ok {
+		x.m.log.Warn("client does not read its answers, connection closed", "session", x.c.id, "client", x.c.addr)
+		return
+	}
+	latency := time.Since(p.received)
+	x.c.stats.sent(h, latency)
+	x.m.stats.replied(isWrite(p.req.Op) && p.req.Op != wire.OpSync, latency)
+	if p.last {
+		x.c.out.finish(false)
+	}
+}
+
+// isWrite reports whether requests with op become commands of the log.
+func isWrite(op wire.Op) bool {
+	switch op {
+	case wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer, wire.OpCreateTTL, wire.OpDelete,
+		wire.OpSetData, wire.OpSetACL, wire.OpSync, wire.OpMulti, wire.OpReconfig, wire.OpCloseSession:
+		return true
+	}
+	return false
+}
+
+// isLocal reports whether requests with op are answered by this member alone, from its own state.
+func isLocal(op wire.Op) bool {
+	switch op {
+	case wire.OpExists, wire.OpGetData, wire.OpGetACL, wire.OpGetChildren, wire.OpGetChildren2, wire.OpPing,
+		wire.OpCheckWatches, wire.OpRemoveWatches, wire.OpAddWatch, wire.OpSetWatches, wire.OpSetWatches2,
+		wire.OpMultiRead, wire.OpGetEphemerals, wire.OpGetAllChildrenNumber, wire.OpWhoAmI:
+		return true
+	}
+	return false
+}
+
+// isLong reports whether a read may take long. Such a read waits until all requests before it are
+// answered: reads behind a write are executed in the critical section of that write, and a thousand
+// long reads would block it. It does not wait for a change of the members that is being carried
+// out, which may take minutes.
+func isLong(op wire.Op) bool {
+	switch op {
+	case wire.OpGetACL, wire.OpGetChildren, wire.OpGetChildren2, wire.OpMultiRead, wire.OpGetEphemerals,
+		wire.OpSetWatches, wire.OpSetWatches2:
+		return true
+	}
+	return false
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // inbox has what the clients of a watch table must have received.
-type inbox map[*Session][]string
+type inbox map[*connection][]string
 
 // fire notes who is told of the events of one command, by the simplest of watch tables.
 func (in inbox) fire(w watches, events []znode.Event) {
@@ -32,12 +32,12 @@ func (in inbox) fire(w watches, events []znode.Event) {
 func TestEventsOfLargeCommands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, _ := newMember(t, Config{})
-		clients := map[*Session]*client{}
-		var sessions []*Session
+		clients := map[*connection]*client{}
+		var sessions []*connection
 		for range 5 {
 			c := mustConnect(t, m, 10*time.Second)
-			clients[c.s] = c
-			sessions = append(sessions, c.s)
+			clients[&c.s.connection] = c
+			sessions = append(sessions, &c.s.connection)
 		}
 		paths := []string{"/", "/a", "/a/b", "/a/b/c", "/a/b/d", "/a/e/c", "/d"}
 		types := []wire.EventType{wire.EventNodeCreated, wire.EventNodeDeleted, wire.EventNodeDataChanged, wire.EventNodeChildrenChanged}
@@ -101,7 +101,7 @@ func TestSharedEventsCountOnce(t *testing.T) {
 		var sessions []*Session
 		for range watchers {
 			s := mustConnect(t, m, 10*time.Second).s
-			m.watches.add(s, "/", recursive, 0)
+			m.watches.add(&s.connection, "/", recursive, 0)
 			s.out.lease.confirmed.Store(-int64(time.Hour)) // nothing may be sent
 			sessions = append(sessions, s)
 		}
@@ -142,31 +142,35 @@ func TestSharedEventsCountOnce(t *testing.T) {
 func TestManyOneShotWatchesFire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, _ := newMember(t, Config{})
-		ending, again := mustConnect(t, m, 10*time.Second).s, mustConnect(t, m, 10*time.Second).s
+		ending := &mustConnect(t, m, 10*time.Second).s.connection
+		again := &mustConnect(t, m, 10*time.Second).s.connection
+		var table WatchTable // without sweep
+		table.init(m.gate, &m.stats)
 		var events []znode.Event
 		for i := range 2 * removeStep {
 			path := fmt.Sprintf("/%d", i)
-			m.watches.add(ending, path, standard, 0)
-			m.watches.add(again, path, standard, 0)
+			table.add(ending, path, standard, 0)
+			table.add(again, path, standard, 0)
 			events = append(events, znode.Event{Type: wire.EventNodeDeleted, Path: path, Zxid: 7})
 		}
-		if !m.watches.fire(events) {
+		table.fire(events)
+		if len(again.watched) == 0 {
 			t.Fatal("all is settled at once")
 		}
-		if got := m.watches.counts(); got.Watches != 0 {
+		if got := table.counts(); got.Watches != 0 {
 			t.Errorf("left: %+v", got)
 		}
-		for !m.watches.removeSome(ending, removeStep) {
+		for !table.removeSome(ending, removeStep) {
 		}
-		m.watches.add(again, "/1999", standard, 0)
-		for !m.watches.settleSome(removeStep) {
+		table.add(again, "/1999", standard, 0)
+		for !table.settleSome(removeStep) {
 		}
-		if want := (WatchCounts{Connections: 1, Paths: 1, DataWatches: 1, Watches: 1}); m.watches.counts() != want {
-			t.Errorf("%+v, not %+v", m.watches.counts(), want)
+		if want := (WatchCounts{Connections: 1, Paths: 1, DataWatches: 1, Watches: 1}); table.counts() != want {
+			t.Errorf("%+v, not %+v", table.counts(), want)
 		}
-		if len(again.watched) != 1 || again.watchBytes != watchBytes("/1999") || m.watches.bytes != again.watchBytes || ending.watchBytes != 0 {
+		if len(again.watched) != 1 || again.watchBytes != watchBytes("/1999") || table.bytes != again.watchBytes || ending.watchBytes != 0 {
 			t.Errorf("%d paths are watched, for %d bytes; all together for %d; the other one for %d", len(again.watched),
-				again.watchBytes, m.watches.bytes, ending.watchBytes)
+				again.watchBytes, table.bytes, ending.watchBytes)
 		}
 	})
 }

@@ -2,28 +2,36 @@ package session
 
 import (
 	"context"
-	"crypto/rand"
-	"crypto/subtle"
 	"errors"
 	"fmt"
 	"net/netip"
 	"sync"
 	"time"
 
-	"lockkeeper/internal/connlimit"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
 
-// ErrNotServing says that this member has no leader, or has not caught up with it since it started;
-// the client should try another one.
-var ErrNotServing = errors.New("session: no leader, or not caught up with it")
+// handshakes creates and attaches sessions for the clients that connect to this member.
+type handshakes struct {
+	m        *member
+	home     *connected
+	tracker  *tracker
+	readOnly *readOnly
+	guesses  *guesses
+	claims   claims
 
-// errAhead says that the client has seen later state than this member has.
-var errAhead = errors.New("session: client is ahead of this member")
+	mu      sync.Mutex
+	pending map[znode.Key]*handshake
+	// behind are the handshakes of clients that have seen more than this member has applied.
+	behind map[chan struct{}]wire.Zxid
+}
 
-// errGuesses says that clients came with wrong passwords too often.
-var errGuesses = errors.New("session: too many attaches with a wrong password")
+func (h *handshakes) init(m *member, home *connected, t *tracker, r *readOnly, g *guesses) {
+	h.m, h.home, h.tracker, h.readOnly, h.guesses = m, home, t, r, g
+	h.claims.init(m)
+	h.pending, h.behind = map[znode.Key]*handshake{}, map[chan struct{}]wire.Zxid{}
+}
 
 // handshake is a connection that waits for its session to be created or attached.
 type handshake struct {
@@ -39,44 +47,38 @@ type handshakeResult struct {
 	session    *Session // when Done
 }
 
-// Connect answers a connect request from a client at addr. Three outcomes:
-//
-//   - a Session and the response to send before anything else;
-//   - no Session and a response that says "expired" (timeout 0): send it, then close;
-//   - an error: close without a byte, so that the client tries another member.
-//
-// The caller must Detach a Session that it was given. Connect waits for a commit; ctx ends that.
-func (m *Manager) Connect(ctx context.Context, req *wire.ConnectRequest, addr netip.Addr,
+// connect is Manager.Connect.
+func (h *handshakes) connect(ctx context.Context, req *wire.ConnectRequest, addr netip.Addr,
 ) (*Session, *wire.ConnectResponse, error) {
 	began := time.Now()
-	timeout := min(max(time.Duration(req.TimeoutMs)*time.Millisecond, m.cfg.MinTimeout), m.cfg.MaxTimeout)
-	switch since, ok := m.replica.LeaderKnown(); {
+	timeout := min(max(time.Duration(req.TimeoutMs)*time.Millisecond, h.m.cfg.MinTimeout), h.m.cfg.MaxTimeout)
+	switch since, ok := h.m.replica.LeaderKnown(); {
 	case ok && isLocalID(req.SessionID) && req.SessionID != 0:
 		return nil, refusal(req), nil // it ended with read-only mode
-	case !ok && m.ReadOnly():
-		return m.connectReadOnly(req, addr.Unmap(), timeout)
-	case !ok && time.Since(since) > m.cfg.Tick:
+	case !ok && h.readOnly.on.Load():
+		return h.readOnly.connect(req, addr, timeout)
+	case !ok && time.Since(since) > h.m.cfg.Tick:
 		return nil, nil, ErrNotServing
 	}
 	// A client that waits longer than this is served sooner by another member.
-	ctx, cancel := context.WithTimeout(ctx, min(timeout/3, m.cfg.Tick))
+	ctx, cancel := context.WithTimeout(ctx, min(timeout/3, h.m.cfg.Tick))
 	defer cancel()
-	if err := m.awaitJoined(ctx); err != nil {
+	if err := h.awaitJoined(ctx); err != nil {
 		return nil, nil, err
 	}
-	if err := m.catchUp(ctx, req.LastZxidSeen); err != nil {
+	if err := h.catchUp(ctx, req.LastZxidSeen); err != nil {
 		return nil, nil, err
 	}
-	if err := m.gate.AwaitQuota(ctx, addr.Unmap()); err != nil {
+	if err := h.m.gate.AwaitQuota(ctx, addr); err != nil {
 		return nil, nil, err
 	}
-	begin := m.attach
+	begin := h.attach
 	if req.SessionID == 0 {
-		begin = m.create
+		begin = h.create
 	}
-	s, resp, err := begin(ctx, req, addr.Unmap(), timeout)
+	s, resp, err := begin(ctx, req, addr, timeout)
 	if s != nil {
-		m.stats.Updates.ObserveSince(began)
+		h.m.stats.Updates.ObserveSince(began)
 	}
 	return s, resp, err
 }
@@ -86,14 +88,14 @@ func (m *Manager) Connect(ctx context.Context, req *wire.ConnectRequest, addr ne
 const joinWait = 500 * time.Millisecond
 
 // awaitJoined waits until this member has caught up with a leader since it started. Errors:
-// ErrNotServing, those of ctx.
-func (m *Manager) awaitJoined(ctx context.Context) error {
-	for !m.joined() {
-		if since, ok := m.replica.LeaderKnown(); ok && time.Since(since) > joinWait {
+// ErrNotServing, or of ctx.
+func (h *handshakes) awaitJoined(ctx context.Context) error {
+	for !h.m.joined() {
+		if since, ok := h.m.replica.LeaderKnown(); ok && time.Since(since) > joinWait {
 			return ErrNotServing
 		}
 		select {
-		case <-m.replica.CaughtUp():
+		case <-h.m.replica.CaughtUp():
 		case <-time.After(joinWait / 10):
 		case <-ctx.Done():
 			return ctx.Err()
@@ -102,17 +104,17 @@ func (m *Manager) awaitJoined(ctx context.Context) error {
 	return nil
 }
 
-// catchUp waits until this member has applied what the client has seen elsewhere. Most often that
-// is a matter of milliseconds: the client was connected to a leader that has just failed.
-func (m *Manager) catchUp(ctx context.Context, seen wire.Zxid) error {
+// catchUp waits until this member has applied the zxid that the client has seen elsewhere. Most
+// often that takes milliseconds: the client was connected to a leader that has just failed.
+func (h *handshakes) catchUp(ctx context.Context, seen wire.Zxid) error {
 	var applied wire.Zxid
 	var reached chan struct{}
-	m.replica.View(func(s *znode.Store) {
+	h.m.replica.View(func(s *znode.Store) {
 		if applied = s.Zxid(); seen > applied {
 			reached = make(chan struct{})
-			m.mu.Lock()
-			m.behind[reached] = seen
-			m.mu.Unlock()
+			h.mu.Lock()
+			h.behind[reached] = seen
+			h.mu.Unlock()
 		}
 	})
 	if reached == nil {
@@ -122,147 +124,133 @@ func (m *Manager) catchUp(ctx context.Context, seen wire.Zxid) error {
 	case <-reached:
 		return nil
 	case <-ctx.Done():
-		m.mu.Lock()
-		delete(m.behind, reached)
-		m.mu.Unlock()
+		h.mu.Lock()
+		delete(h.behind, reached)
+		h.mu.Unlock()
 		return fmt.Errorf("%w: it has seen %v, applied was %v", errAhead, seen, applied)
 	}
 }
 
-// caughtUp resumes the handshakes that waited until this member had applied what their clients have
-// seen.
-func (m *Manager) caughtUp(applied wire.Zxid) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for reached, seen := range m.behind {
+// caughtUp resumes the handshakes of clients that have seen no later zxid than applied.
+func (h *handshakes) caughtUp(applied wire.Zxid) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for reached, seen := range h.behind {
 		if seen <= applied {
 			close(reached)
-			delete(m.behind, reached)
+			delete(h.behind, reached)
 		}
 	}
 }
 
-// newPassword is the password of a new session.
-func (m *Manager) newPassword(id wire.SessionID) []byte {
-	if m.cfg.ZooKeeperPasswords {
-		return id.ZooKeeperPassword()
-	}
-	password := make([]byte, wire.PasswordLen)
-	_, _ = rand.Read(password) // never fails
-	return password
-}
-
-func (m *Manager) create(ctx context.Context, req *wire.ConnectRequest, addr netip.Addr, timeout time.Duration,
+func (h *handshakes) create(ctx context.Context, req *wire.ConnectRequest, addr netip.Addr, timeout time.Duration,
 ) (*Session, *wire.ConnectResponse, error) {
-	if err := m.gate.OpenSession(m.replica.View, addr); err != nil {
+	if err := h.m.gate.OpenSession(h.m.replica.View, addr); err != nil {
 		return nil, nil, err
 	}
-	defer m.gate.SessionOpened(addr)
+	defer h.m.gate.SessionOpened(addr)
 	for {
-		id := m.newID()
-		password := m.newPassword(id)
-		res, err := m.propose(ctx, &znode.Command{
+		id := h.m.newID()
+		password := newPassword()
+		if h.m.cfg.ZooKeeperPasswords {
+			password = id.ZooKeeperPassword()
+		}
+		res, err := h.propose(ctx, &znode.Command{
 			Session: id,
-			Seq:     m.nonce(),
-			Body:    &znode.CreateSession{Connection: connection(timeout, password, addr)},
+			Seq:     h.m.nonce(),
+			Body:    &znode.CreateSession{Connection: connectionOf(timeout, password, addr)},
 		}, addr, timeout)
 		if err != nil {
 			return nil, nil, err
 		}
 		if res.status == znode.Done {
-			return res.session, response(req, res.session, password), nil
+			return res.session, response(req, &res.session.connection, password), nil
 		}
 		// The id is taken, as it can be after the wall clock was set back. The next one may be
 		// free.
-		m.log.Warn("session id in use", "session", id, "status", res.status)
+		h.m.log.Warn("session id in use", "session", id, "status", res.status)
 	}
 }
 
-func connection(timeout time.Duration, password []byte, addr netip.Addr) znode.Connection {
+func connectionOf(timeout time.Duration, password []byte, addr netip.Addr) znode.Connection {
 	return znode.Connection{TimeoutMs: int32(timeout.Milliseconds()), Password: password, Addr: znode.AddrText(addr)}
 }
 
-func (m *Manager) attach(ctx context.Context, req *wire.ConnectRequest, addr netip.Addr, timeout time.Duration,
+func (h *handshakes) attach(ctx context.Context, req *wire.ConnectRequest, addr netip.Addr, timeout time.Duration,
 ) (*Session, *wire.ConnectResponse, error) {
 	// Session ids are public. So the present connection of the session ends when the attach is
-	// committed (handshakeApplied), not before the client has proved that it may attach.
+	// committed (applied), not before the client has proved that it may attach.
 	var info znode.SessionInfo
 	var known bool
-	m.replica.View(func(s *znode.Store) { info, known = s.Session(req.SessionID) })
-	if known && subtle.ConstantTimeCompare(info.Password, req.Password) != 1 {
-		return m.wrongPassword(req, addr)
+	h.m.replica.View(func(s *znode.Store) { info, known = s.Sessions().Get(req.SessionID) })
+	if known && !right(info.Password, req.Password) {
+		return h.refuse(req, addr)
 	}
 	if len(req.Password) != wire.PasswordLen {
 		return nil, refusal(req), nil
 	}
 	if !known { // it may have been created elsewhere a moment ago
-		mayExist, err := m.mayExist(ctx, claimOf(req), addr)
+		mayExist, err := h.claims.mayExist(ctx, claimOf(req), addr)
 		if err != nil {
 			return nil, nil, err
 		}
 		if !mayExist {
-			m.log.Info("attach refused: no such session", "session", req.SessionID, "client", addr)
+			h.m.log.Info("attach refused: no such session", "session", req.SessionID, "client", addr)
 			return nil, refusal(req), nil
 		}
 	}
 	for generation := info.Generation; ; {
 		// The session may end before the command is applied, so the log decides.
-		res, err := m.propose(ctx, &znode.Command{
+		res, err := h.propose(ctx, &znode.Command{
 			Session:    req.SessionID,
 			Generation: generation,
-			Seq:        m.nonce(),
-			Body:       &znode.Attach{Connection: connection(timeout, req.Password, addr)},
+			Seq:        h.m.nonce(),
+			Body:       &znode.Attach{Connection: connectionOf(timeout, req.Password, addr)},
 		}, addr, timeout)
 		if err != nil {
 			return nil, nil, err
 		}
 		switch res.status {
 		case znode.Done:
-			return res.session, response(req, res.session, req.Password), nil
+			return res.session, response(req, &res.session.connection, req.Password), nil
 		case znode.Moved:
 			generation = res.generation // another attach came first
 		case znode.BadPassword:
-			return m.wrongPassword(req, addr)
+			return h.refuse(req, addr)
 		default:
-			m.log.Info("attach refused", "session", req.SessionID, "client", addr, "status", res.status)
+			h.m.log.Info("attach refused", "session", req.SessionID, "client", addr, "status", res.status)
 			return nil, refusal(req), nil
 		}
 	}
 }
 
-// wrongPassword answers a client that attaches to a session with a wrong password, or returns
-// errGuesses if there were many of them lately.
-func (m *Manager) wrongPassword(req *wire.ConnectRequest, addr netip.Addr) (*Session, *wire.ConnectResponse, error) {
-	m.stats.inc(&m.stats.WrongPasswords)
-	m.refusals.Warn("wrong password "+connlimit.NetworkOf(addr).String(), "attach refused: wrong password",
-		"session", req.SessionID, "client", addr)
-	if !m.guesses.wrong(addr, req.SessionID, time.Now()) {
-		return nil, nil, errGuesses
-	}
-	return nil, refusal(req), nil
+// refuse answers a client with a wrong password.
+func (h *handshakes) refuse(req *wire.ConnectRequest, addr netip.Addr) (*Session, *wire.ConnectResponse, error) {
+	resp, err := h.guesses.refuse(req, addr)
+	return nil, resp, err
 }
 
 // propose proposes the command of a handshake and waits for its result.
-func (m *Manager) propose(ctx context.Context, c *znode.Command, addr netip.Addr, timeout time.Duration,
+func (h *handshakes) propose(ctx context.Context, c *znode.Command, addr netip.Addr, timeout time.Duration,
 ) (handshakeResult, error) {
-	h := &handshake{addr: addr, timeout: timeout, since: m.since(), result: make(chan handshakeResult, 1)}
-	m.mu.Lock()
-	m.handshakes[c.Key()] = h
-	m.mu.Unlock()
-	err := m.replica.Propose(ctx, c)
+	waits := &handshake{addr: addr, timeout: timeout, since: h.m.since(), result: make(chan handshakeResult, 1)}
+	h.mu.Lock()
+	h.pending[c.Key()] = waits
+	h.mu.Unlock()
+	err := h.m.replica.Propose(ctx, c)
 	if err == nil {
 		select {
-		case res := <-h.result:
+		case res := <-waits.result:
 			return res, nil
 		case <-ctx.Done():
 			err = fmt.Errorf("session: handshake: %w", ctx.Err())
 		}
 	}
-	m.mu.Lock()
-	delete(m.handshakes, c.Key())
-	m.mu.Unlock()
+	h.mu.Lock()
+	delete(h.pending, c.Key())
+	h.mu.Unlock()
 	select {
-	case res := <-h.result: // it came in the same instant
+	case res := <-waits.result: // it came in the same instant
 		if res.session != nil {
 			res.session.Detach()
 		}
@@ -271,48 +259,35 @@ func (m *Manager) propose(ctx context.Context, c *znode.Command, addr netip.Addr
 	return handshakeResult{}, err
 }
 
-// handshakeApplied is the part of Applied for create and attach. From here on commands of the new
+// applied is the part of Applied for create and attach. From here on commands of the new
 // generation find the new connection.
-func (m *Manager) handshakeApplied(store *znode.Store, c *znode.Command, by *znode.Connection, res *znode.Result) {
+func (h *handshakes) applied(store *znode.Store, c *znode.Command, by *znode.Connection, res *znode.Result) {
 	if res.Status == znode.Done {
-		m.tracker.renew(c.Session, res.Generation, time.Duration(by.TimeoutMs)*time.Millisecond)
-		if old := m.session(c.Session); old != nil {
+		h.tracker.renew(c.Session, res.Generation, time.Duration(by.TimeoutMs)*time.Millisecond)
+		if old := h.home.get(c.Session); old != nil {
 			old.end("session moved")
 		}
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	h := m.handshakes[c.Key()]
-	if h == nil {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	waits := h.pending[c.Key()]
+	if waits == nil {
 		return // another member's, or its client has gone
 	}
-	delete(m.handshakes, c.Key())
+	delete(h.pending, c.Key())
 	r := handshakeResult{status: res.Status, generation: res.Generation}
 	if res.Status == znode.Done {
-		r.session = newSession(m, c.Session, res.Generation, h.addr, h.timeout, h.since)
-		m.sessions[c.Session] = r.session
+		r.session = newSession(h.m, h.home, c.Session, res.Generation, waits.addr, waits.timeout, waits.since)
+		h.home.put(r.session)
 	}
-	h.result <- r
-}
-
-func response(req *wire.ConnectRequest, s *Session, password []byte) *wire.ConnectResponse {
-	return &wire.ConnectResponse{
-		TimeoutMs:   int32(s.timeout.Milliseconds()),
-		SessionID:   s.id,
-		Password:    password,
-		HasReadOnly: req.HasReadOnly,
-	}
-}
-
-// refusal is what a client takes for "your session has expired". A wrong password gets the same.
-func refusal(req *wire.ConnectRequest) *wire.ConnectResponse {
-	return &wire.ConnectResponse{Password: make([]byte, wire.PasswordLen), HasReadOnly: req.HasReadOnly}
+	waits.result <- r
 }
 
 // claims asks the leader about the sessions that clients attach to and this member does not know:
-// it may be behind. Only what the leader does not deny is proposed, so the log does not fill with
+// it may be behind. An attach that the leader denies is not proposed, so the log does not fill with
 // the attaches of strangers. One question for all of them is under way at a time.
 type claims struct {
+	m    *member
 	wake signal // a claim waits
 
 	mu   sync.Mutex
@@ -321,7 +296,7 @@ type claims struct {
 	// asked before it began.
 	joinable map[znode.Claim]*claim
 	waiting  int                // handshakes
-	byAddr   map[netip.Addr]int // those of each client address
+	byAddr   map[netip.Addr]int // handshakes of each client address
 }
 
 // claim is a question to the leader, and the handshakes that wait for the answer.
@@ -332,12 +307,12 @@ type claim struct {
 	mayExist bool
 }
 
-// MaxClaims is how many claims Replica.MayExist is asked about at once.
+// MaxClaims bounds the claims of one call of Replica.MayExist.
 const MaxClaims = 4096
 
 const (
-	// claimsMax is how many handshakes may wait for the leader's answer about their sessions, and
-	// claimsPerAddr how many of one client address. One more is closed without an answer.
+	// claimsMax bounds the handshakes that wait for the leader's answer about their sessions, and
+	// claimsPerAddr those from one client address. One more is closed without an answer.
 	claimsMax     = MaxClaims
 	claimsPerAddr = 256
 	// claimsPause is the time after a failed question. It fails when there is no leader.
@@ -347,22 +322,22 @@ const (
 // errClaims says that too many handshakes wait for an answer of the leader.
 var errClaims = errors.New("session: too many clients attach to sessions that this member does not know")
 
-func (q *claims) init() {
-	q.wake = newSignal()
+func (q *claims) init(m *member) {
+	q.m, q.wake = m, newSignal()
 	q.joinable, q.byAddr = map[znode.Claim]*claim{}, map[netip.Addr]int{}
 }
 
 // mayExist asks the leader whether the session of a claim that this member does not know may exist,
-// with that password. False is certain. Errors: errClaims, that of ctx.
-func (m *Manager) mayExist(ctx context.Context, of znode.Claim, addr netip.Addr) (bool, error) {
-	c, err := m.claims.add(of, addr)
+// with that password. False is certain. Errors: errClaims, or of ctx.
+func (q *claims) mayExist(ctx context.Context, of znode.Claim, addr netip.Addr) (bool, error) {
+	c, err := q.add(of, addr)
 	if err != nil {
-		m.stats.inc(&m.stats.AttachesRefused)
-		m.refusals.Warn("claims "+addr.String(), "client refused: "+err.Error(), "client", addr)
+		q.m.stats.inc(&q.m.stats.AttachesRefused)
+		q.m.refusals.Warn("claims "+addr.String(), "client refused: "+err.Error(), "client", addr)
 		return false, err
 	}
-	defer m.claims.leave(c, addr)
-	m.claims.wake.set()
+	defer q.leave(c, addr)
+	q.wake.set()
 	select {
 	case <-c.answered:
 		return c.mayExist, nil
@@ -400,7 +375,7 @@ func (q *claims) leave(c *claim, addr netip.Addr) {
 	}
 }
 
-// ask returns what is to be asked now. No handshake joins that any more.
+// ask returns the claims of the next question. No handshake joins them any more.
 func (q *claims) ask() (asked []*claim, of []znode.Claim) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -425,21 +400,21 @@ func (q *claims) answer(mayExist []bool) {
 	q.list = q.list[len(mayExist):]
 }
 
-// claimsLoop asks the leader while claims wait, again if it is not answered.
-func (m *Manager) claimsLoop(ctx context.Context) {
+// run asks the leader while claims wait, again if it is not answered.
+func (q *claims) run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-m.claims.wake:
+		case <-q.wake:
 		}
 		for {
-			asked, of := m.claims.ask()
+			asked, of := q.ask()
 			if len(asked) == 0 {
 				break
 			}
-			if answers, err := m.replica.MayExist(ctx, of); err == nil {
-				m.claims.answer(answers)
+			if answers, err := q.m.replica.MayExist(ctx, of); err == nil {
+				q.answer(answers)
 				continue
 			}
 			select {
@@ -454,47 +429,4 @@ func (m *Manager) claimsLoop(ctx context.Context) {
 // claimOf is the claim of an attach.
 func claimOf(req *wire.ConnectRequest) znode.Claim {
 	return znode.Claim{Session: req.SessionID, Password: [wire.PasswordLen]byte(req.Password)}
-}
-
-const (
-	// guessesPeriod is the time for which wrong passwords are remembered.
-	guessesPeriod = time.Minute
-	// guessesPerAddr is how many wrong passwords from one network are answered in a guessesPeriod,
-	// guessesPerSession how many for one session.
-	guessesPerAddr    = 60
-	guessesPerSession = 60
-	// guessesTracked bounds the networks that are remembered, and the sessions.
-	guessesTracked = 4096
-)
-
-// guesses counts attaches with a wrong password. It never affects a client that has the right one:
-// session ids are public, so a stranger could keep the holder of a session away otherwise.
-type guesses struct {
-	superLogins PerMinute // the records of refused logins as super user
-
-	mu        sync.Mutex
-	began     time.Time
-	byAddr    map[netip.Prefix]int
-	bySession map[wire.SessionID]int
-}
-
-// wrong counts a wrong password for a session. It reports whether the client is to be answered.
-func (g *guesses) wrong(addr netip.Addr, id wire.SessionID, now time.Time) bool {
-	network := connlimit.NetworkOf(addr)
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.byAddr == nil || now.Sub(g.began) >= guessesPeriod {
-		g.began, g.byAddr, g.bySession = now, map[netip.Prefix]int{}, map[wire.SessionID]int{}
-	}
-	return count(g.byAddr, network) <= guessesPerAddr && count(g.bySession, id) <= guessesPerSession
-}
-
-// count adds one for key, and returns the sum. A key for which there is no room counts as crowded.
-func count[K comparable](m map[K]int, key K) int {
-	n, ok := m[key]
-	if !ok && len(m) >= guessesTracked {
-		return max(guessesPerAddr, guessesPerSession) + 1
-	}
-	m[key] = n + 1
-	return n + 1
 }

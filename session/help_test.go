@@ -133,7 +133,7 @@ func (r *replica) MayExist(ctx context.Context, claims []znode.Claim) (exist []b
 	}
 	r.View(func(s *znode.Store) {
 		for i := range claims {
-			exist = append(exist, s.Holds(&claims[i]))
+			exist = append(exist, s.Sessions().Holds(&claims[i]))
 		}
 	})
 	return exist, nil

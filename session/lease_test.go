@@ -14,7 +14,7 @@ import (
 )
 
 func alive(r *replica, id wire.SessionID) (ok bool) {
-	r.View(func(s *znode.Store) { _, ok = s.Session(id) })
+	r.View(func(s *znode.Store) { _, ok = s.Sessions().Get(id) })
 	return ok
 }
 

@@ -3,115 +3,44 @@ package session
 import (
 	"cmp"
 	"context"
-	"crypto/sha1"
 	"errors"
-	"log/slog"
-	"maps"
-	"math"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"sync"
 	"time"
 
-	"golang.org/x/sync/semaphore"
-
-	"lockkeeper/internal/loglimit"
-	"lockkeeper/session/admission"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
 
-// Manager owns the sessions whose connections are on this member, and, while this member leads, the
+// Manager owns the sessions that are connected to this member, and, while this member leads, the
 // leases of all sessions of the cluster.
 type Manager struct {
-	cfg     Config
-	log     *slog.Logger
-	replica Replica
-	// refusals logs what clients are refused.
-	refusals *loglimit.Limiter
-	instants
-
-	watches watchTable
-	tracker *tracker
-	stats   stats
-
-	gate      *admission.Gate
-	answering longAnswers // 1: see executeLong
-	readOnly  readOnly
-	syncs     syncs
-	claims    claims
+	member
+	connected connected
+	tracker   *tracker
 	guesses   guesses
+	readOnly  readOnly
+	arriving  handshakes
+	syncs     syncs
 	restores  restores
-	numbers
 
-	life
-	connected
-}
-
-// life is the end of a Manager, and the goroutines that it owns.
-type life struct {
-	ctx      context.Context // ends with Close
-	stop     context.CancelFunc
-	wg       sync.WaitGroup
-	leaseNow signal // a session waits for a confirmation
-	sweepNow signal // connections with many watches have ended
-}
-
-// connected are the sessions with a connection to this member, and those that come and go.
-type connected struct {
-	mu         sync.Mutex
-	abandoned  []*Session // ended, with watches that are not forgotten yet
-	sessions   map[wire.SessionID]*Session
-	handshakes map[znode.Key]*handshake
-	heard      []*Session // heard from since their last confirmation
-	// behind are the handshakes of clients that have seen more than this member has applied.
-	behind map[chan struct{}]wire.Zxid
-	// unanswered, with Audit, has the newest connection of each session that ended with writes that
-	// were not applied yet. An entry goes with the last of them, or with the session.
-	unanswered map[wire.SessionID]unanswered
+	stop context.CancelFunc
+	wg   sync.WaitGroup
 }
 
 // NewManager returns a Manager that can be given to a Replica as its listener. It serves no client
 // before Start.
 func NewManager(cfg Config) *Manager {
-	cfg.Tick = cmp.Or(cfg.Tick, 3*time.Second)
-	cfg.MinTimeout = cmp.Or(cfg.MinTimeout, 2*cfg.Tick)
-	cfg.MaxTimeout = cmp.Or(cfg.MaxTimeout, 20*cfg.Tick)
-	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
-	cfg.ReapInterval = cmp.Or(cfg.ReapInterval, time.Minute)
-	cfg.ReapPerMinute = cmp.Or(cfg.ReapPerMinute, 10_000)
-	if cfg.Now == nil {
-		cfg.Now = time.Now
-	}
-	if cfg.DigestHash == nil {
-		cfg.DigestHash = sha1.New
-	}
-	cfg.QuotaError = cmp.Or(cfg.QuotaError, wire.CodeBadArguments)
-	m := &Manager{
-		cfg:      cfg,
-		log:      cfg.Logger,
-		instants: instants{cfg.Clock, cfg.Clock.Now()},
-		life:     life{leaseNow: newSignal(), sweepNow: newSignal()},
-		connected: connected{
-			sessions:   map[wire.SessionID]*Session{},
-			handshakes: map[znode.Key]*handshake{},
-			behind:     map[chan struct{}]wire.Zxid{},
-			unanswered: map[wire.SessionID]unanswered{},
-		},
-	}
-	m.refusals = loglimit.New(cfg.Logger)
-	m.gate = admission.New(admission.Config{Limits: cfg.Limits, RateQuotas: cfg.RateQuotas, MaxTimeout: cfg.MaxTimeout,
-		KeepQuotas: cfg.KeepQuotas, Refusals: m.refusals})
-	m.cfg.Limits = *m.gate.Limits()
-	m.answering.Weighted = semaphore.NewWeighted(1)
-	m.watches.init(m.gate.Limits().WatchBytes, &m.stats, &m.gate.Memory)
-	m.syncs.wake = newSignal()
-	m.claims.init()
-	m.tracker = newTracker(cfg.Tick, cfg.Clock, &m.stats.LeaseMargin)
-	m.readOnly.init(cfg.Member, cfg.Now())
-	m.nextID.Store(firstID(cfg.Member, cfg.Now()))
-	m.nextNonce.Store(uint64(cfg.Now().UnixNano()))
+	m := new(Manager)
+	m.member.init(cfg)
+	m.connected.sessions = map[wire.SessionID]*Session{}
+	m.tracker = newTracker(m.cfg.Tick, m.cfg.Clock, &m.stats.LeaseMargin)
+	m.guesses.stats, m.guesses.refusals = &m.stats, m.refusals
+	m.readOnly.init(&m.member, &m.connected, &m.guesses)
+	m.arriving.init(&m.member, &m.connected, m.tracker, &m.readOnly, &m.guesses)
+	m.syncs.m, m.syncs.wake, m.restores.m = &m.member, newSignal(), &m.member
 	return m
 }
 
@@ -121,10 +50,11 @@ func (m *Manager) Start(r Replica) {
 	r.View(m.gate.Applied)
 	m.ctx, m.stop = context.WithCancel(context.Background())
 	m.answering.ctx = m.ctx
-	loops := []func(context.Context){m.memoryLoop, m.leaseLoop, m.expiryLoop, m.reapLoop, m.syncLoop,
-		m.claimsLoop, m.sweepLoop}
+	loops := []func(context.Context){m.memoryLoop, m.leaseLoop, m.syncs.run, m.arriving.claims.run, m.watches.sweep,
+		func(ctx context.Context) { m.tracker.expire(ctx, &m.member) },
+		func(ctx context.Context) { m.tracker.reap(ctx, &m.member) }}
 	if m.cfg.ReadOnly {
-		loops = append(loops, m.readOnlyLoop)
+		loops = append(loops, m.readOnly.run)
 	}
 	for _, loop := range loops {
 		m.wg.Go(func() { loop(m.ctx) })
@@ -134,18 +64,18 @@ func (m *Manager) Start(r Replica) {
 // Close ends all connections, though no session, and the Manager's goroutines. The replica must not
 // be closed before.
 func (m *Manager) Close() {
-	m.endAll("member stops")
+	m.connected.endAll("member stops")
 	if m.stop != nil {
 		m.stop()
 	}
 	m.wg.Wait()
 }
 
-// Hold counts n bytes that a member holds for somebody who is no client of it, in the account of
-// the connections; false if these hold so much that there is no room. Release ends it.
+// Hold counts n bytes that a member holds for a caller that is no client, in the account of the
+// connections; false if there is no room. Release gives them back.
 func (m *Manager) Hold(n int) bool { return m.gate.Memory.Hold(n) }
 
-// Release ends what Hold began.
+// Release gives back n bytes of Hold.
 func (m *Manager) Release(n int) { m.gate.Memory.Add(-n) }
 
 // SetOutstanding replaces Limits.Outstanding.
@@ -158,90 +88,76 @@ func (m *Manager) Serving() bool {
 	return ok && m.joined()
 }
 
-// joined reports whether this member has caught up with a leader since it started.
-func (m *Manager) joined() bool {
-	select {
-	case <-m.replica.CaughtUp():
-		return true
-	default:
-		return false
-	}
+// ReadOnly reports whether this member serves without a leader, clients that accept it.
+func (m *Manager) ReadOnly() bool { return m.readOnly.on.Load() }
+
+// Connect answers a connect request from a client at addr. Three outcomes:
+//
+//   - a Session and the response to send before anything else;
+//   - no Session and a response that says "expired" (timeout 0): send it, then close;
+//   - an error: close without a byte, so that the client tries another member.
+//
+// The caller must Detach a Session that it was given. Connect waits for a commit; ctx ends that.
+func (m *Manager) Connect(ctx context.Context, req *wire.ConnectRequest, addr netip.Addr,
+) (*Session, *wire.ConnectResponse, error) {
+	return m.arriving.connect(ctx, req, addr.Unmap())
 }
 
-// session returns the connection of a session on this member, nil if there is none.
-func (m *Manager) session(id wire.SessionID) *Session {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.sessions[id]
+// Sync returns when this member has applied everything that had been committed when it was called:
+// a View that follows is linearizable. It waits for a leader if there is none, until ctx ends.
+func (m *Manager) Sync(ctx context.Context) error { return m.syncs.sync(ctx) }
+
+// Restore replaces the state of the whole cluster by the snapshot that sc reads, without the
+// sessions and ephemeral nodes in it, and ends all sessions; see znode.RestoreStep. It returns the
+// zxid of the change on this member. admit decides about the size of the state, before anything
+// has been changed. When ctx ends before the last step has been proposed, the restore is given up;
+// afterwards Restore returns when the outcome is known. Errors: ErrRestoreBusy, ErrRestoreRefused,
+// ErrRestoreUnknown, or the errors of admit, sc and ctx.
+func (m *Manager) Restore(ctx context.Context, sc *znode.SnapshotScanner, admit func(znode.Size) error) (wire.Zxid, error) {
+	return m.restores.restore(ctx, sc, admit)
 }
 
 // ClientAddr returns the address of a session's client, if it is connected to this member.
 func (m *Manager) ClientAddr(id wire.SessionID) (addr netip.Addr, connected bool) {
-	s := m.session(id)
+	s := m.connected.get(id)
 	if s == nil {
 		return addr, false
 	}
 	return s.addr, true
 }
 
-// forget removes s, whose connection has ended. last is the seq of the last of its writes that are
-// not applied, 0 if there is none.
-func (m *Manager) forget(s *Session, last uint64) {
-	m.mu.Lock()
-	if last != 0 && m.cfg.Audit != nil {
-		m.unanswered[s.id] = unanswered{generation: s.generation, last: last}
-	}
-	if m.sessions[s.id] == s {
-		delete(m.sessions, s.id)
-	}
-	m.mu.Unlock()
-	if !m.watches.removeSome(s, removeStep) {
-		m.mu.Lock()
-		m.abandoned = append(m.abandoned, s)
-		m.mu.Unlock()
-		m.sweepNow.set()
-	}
-}
-
-func (m *Manager) all() []*Session {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return slices.Collect(maps.Values(m.sessions))
-}
-
-func (m *Manager) endAll(why string) {
-	for _, s := range m.all() {
-		s.end(why)
-	}
-}
-
 // Applied implements the replica's listener: a command has just been applied on this member.
 func (m *Manager) Applied(store *znode.Store, c *znode.Command, res *znode.Result) {
-	m.fire(res.Events)
-	m.caughtUp(res.Zxid)
+	m.watches.fire(res.Events)
+	m.arriving.caughtUp(res.Zxid)
 	m.gate.Applied(store)
-	if m.cfg.Audit != nil {
-		m.auditApplied(store, c, res)
-	}
+	s := m.connected.get(c.Session)
+	here := s != nil && s.generation == c.Generation
+	m.audit.applied(store, c, res, here)
 	switch b := c.Body.(type) {
 	case *znode.Request:
-		if s := m.session(c.Session); s != nil && s.generation == c.Generation {
+		if here {
 			s.writeApplied(store, c, res)
 		}
 		if b.Op == wire.OpCloseSession && res.Status == znode.Done {
 			m.sessionClosed(c.Session, "closed")
 		}
 	case *znode.CreateSession:
-		m.handshakeApplied(store, c, &b.Connection, res)
-		m.restoreOpened(c, res)
+		m.arriving.applied(store, c, &b.Connection, res)
+		m.restores.created(c, res)
 	case *znode.Attach:
-		m.handshakeApplied(store, c, &b.Connection, res)
+		m.arriving.applied(store, c, &b.Connection, res)
 	case *znode.RestoreStep:
-		m.restoreApplied(store, c, res)
+		if m.restores.stepApplied(c, res); res.Restored {
+			m.log.Warn("the state has been replaced by a snapshot, as a super user has requested; all sessions have ended",
+				"zxid", res.Zxid, "nodes", store.Counts().Nodes)
+			m.Restored(store)
+			m.tracker.restart(store)
+		}
 	case *znode.Sync:
 		m.syncs.finish(c.Seq, true)
 	case *znode.Reconfigured:
-		if s := m.session(c.Session); s != nil && s.generation == c.Generation && res.Status == znode.Done {
+		if here && res.Status == znode.Done {
 			s.reconfigured(store, c, res)
 		}
 	case *znode.Expire:
@@ -255,17 +171,10 @@ func (m *Manager) Applied(store *znode.Store, c *znode.Command, res *znode.Resul
 	}
 }
 
-// fire sends the notifications that the events of a command cause.
-func (m *Manager) fire(events []znode.Event) {
-	if m.watches.fire(events) {
-		m.sweepNow.set()
-	}
-}
-
 // sessionClosed is called when a session, not only its connection, has ended.
 func (m *Manager) sessionClosed(id wire.SessionID, why string) {
 	m.tracker.remove(id)
-	if s := m.session(id); s != nil {
+	if s := m.connected.get(id); s != nil {
 		s.markEnded()
 		if s.out.abort(false) { // not if the client has closed the session: it gets the reply
 			m.log.Info("connection ended", "session", id, "client", s.addr, "why", why)
@@ -277,13 +186,11 @@ func (m *Manager) sessionClosed(id wire.SessionID, why string) {
 // The results and events of the commands in between are missing on this member, so every client has
 // to connect again, and says then which zxid it has seen.
 func (m *Manager) Restored(store *znode.Store) {
-	m.endAll("state replaced by a snapshot")
-	m.mu.Lock()
-	clear(m.unanswered) // their results are missing
-	m.mu.Unlock()
+	m.connected.endAll("state replaced by a snapshot")
+	m.audit.stateReplaced()
 	m.restores.stateReplaced(store)
-	m.syncs.finish(0, false) // what is in flight may have been applied before the snapshot
-	m.caughtUp(store.Zxid())
+	m.syncs.finish(0, false) // the sync in flight may have been applied before the snapshot
+	m.arriving.caughtUp(store.Zxid())
 	m.gate.Applied(store)
 }
 
@@ -297,15 +204,8 @@ func (m *Manager) Follow() { m.tracker.follow() }
 // Granted records that the contender of a session is the first in the queue of a lock now: with its
 // next request its client shows that it knows (Measures.Handoff).
 func (m *Manager) Granted(id wire.SessionID) {
-	if s := m.session(id); s != nil {
+	if s := m.connected.get(id); s != nil {
 		s.granted.CompareAndSwap(0, m.recent())
-	}
-}
-
-// reacted is called with each request of a session that has been granted a lock.
-func (s *Session) reacted() {
-	if at := s.granted.Swap(0); at != 0 {
-		s.m.stats.Handoff.Observe(int64(s.m.recent() - at))
 	}
 }
 
@@ -315,7 +215,7 @@ func (s *Session) reacted() {
 func (m *Manager) Undeliverable(k znode.Key) {
 	m.stats.inc(&m.stats.Undeliverable)
 	m.restores.fail(k.Session, errors.New("session: restore: the leader refused a step: are all members of this version?"))
-	if s := m.session(k.Session); s != nil && k.Kind == znode.KindRequest && s.generation == k.Generation {
+	if s := m.connected.get(k.Session); s != nil && k.Kind == znode.KindRequest && s.generation == k.Generation {
 		s.end("a request could not be delivered to the leader")
 	}
 }
@@ -342,8 +242,8 @@ const (
 // ends. A client may come back to this member, if that still accepts connections.
 func (m *Manager) Shed(ctx context.Context, percent int, over time.Duration) (ended int) {
 	var left []*Session
-	for _, s := range m.all() {
-		if !s.local {
+	for _, s := range m.connected.all() {
+		if s.local == nil {
 			left = append(left, s)
 		}
 	}
@@ -378,12 +278,6 @@ func (m *Manager) Shed(ctx context.Context, percent int, over time.Duration) (en
 	return ended
 }
 
-// quiet reports whether no request of the session is under way, and no output unsent.
-func (s *Session) quiet() bool {
-	unsent, _, _ := s.out.holds()
-	return unsent == 0 && s.queued() == 0
-}
-
 // memoryLoop ends connections when all together hold too much.
 func (m *Manager) memoryLoop(ctx context.Context) {
 	for {
@@ -401,7 +295,7 @@ func (m *Manager) memoryLoop(ctx context.Context) {
 	}
 }
 
-// holding is what the output of a connection holds.
+// holding is the unsent output of a connection.
 type holding struct {
 	s       *Session
 	bytes   int
@@ -414,7 +308,7 @@ func (m *Manager) shed() {
 	now := time.Now()
 	var list []holding
 	excess := m.gate.Memory.Shared() - m.gate.Memory.Mark()
-	for _, s := range m.all() {
+	for _, s := range m.connected.all() {
 		bytes, shared, since := s.out.holds()
 		excess += int64(bytes - shared)
 		if bytes > 0 {
@@ -442,81 +336,58 @@ func (m *Manager) shed() {
 	}
 }
 
-// reapLoop deletes containers that have become empty and TTL nodes that have expired, while this
-// member leads (docs/protocol/semantics.md 5.2). It only proposes: each node is checked again when
-// the command is applied.
-func (m *Manager) reapLoop(ctx context.Context) {
-	every(ctx, m.cfg.ReapInterval, func() {
-		if m.tracker.leads() {
-			m.reap(ctx)
-		}
-	})
-}
+// leaseRetry is the pause after a report that did not reach the leader.
+const leaseRetry = 30 * time.Millisecond
 
-// reapRows is how many nodes are read under one lock.
-const reapRows = 20_000
-
-// reap proposes the deletion of what is perishable now, at the pace that the configuration allows.
-// Proposals that are lost with the leadership are made again by the next leader. If nothing is
-// written, it brings the cluster's clock into the log: after a restart, containers and TTL nodes
-// count from there.
-func (m *Manager) reap(ctx context.Context) {
-	neverUsedMs := int32(min(m.cfg.ReapNeverUsed.Milliseconds(), math.MaxInt32))
-	var paths []string
-	now, behind := m.replica.ClockMs(), int64(0)
-	for row := uint32(0); ; {
-		var found []string
-		m.replica.View(func(s *znode.Store) {
-			found, row = s.Perishable(now, neverUsedMs, row, reapRows)
-			if s.HasPerishables() {
-				behind = now - s.ClockMs()
-			}
-		})
-		if paths = append(paths, found...); row == 0 {
-			break
-		}
-	}
-	slices.Sort(paths)
-	if len(paths) == 0 && behind < m.cfg.ReapInterval.Milliseconds()/2 {
-		return
-	}
-	if len(paths) == 0 {
-		paths = []string{""} // no node: its entry brings the clock into the log
-	}
-	m.log.Debug("reaping containers and TTL nodes", "nodes", len(paths))
-	pace := time.NewTicker(max(time.Minute/time.Duration(m.cfg.ReapPerMinute), 1))
-	defer pace.Stop()
-	for _, path := range paths {
-		c := &znode.Command{Body: &znode.Reap{Path: path, NeverUsedMs: neverUsedMs}}
-		if m.replica.ProposeOnce(ctx, c) != nil {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-pace.C:
-		}
-	}
-}
-
-// sweepLoop removes the watches of connections that had many, and settles those that have fired
-// when they were many.
-func (m *Manager) sweepLoop(ctx context.Context) {
+// leaseLoop reports to the leader several times within a third of the smallest timeout, and at once
+// when a session's confirmation is older than a sixth of its timeout.
+func (m *Manager) leaseLoop(ctx context.Context) {
+	interval := max(m.cfg.MinTimeout/9, time.Millisecond)
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-m.sweepNow:
+		case <-ticker.C:
+			m.leaseTrouble(m.connected.endUnconfirmed(m.since()))
+		case <-m.reports.now:
 		}
-		m.mu.Lock()
-		list := m.abandoned
-		m.abandoned = nil
-		m.mu.Unlock()
-		for _, s := range list {
-			for !m.watches.removeSome(s, removeStep) {
+		if !m.reports.send(ctx, m.replica) {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(leaseRetry):
+				m.leaseTrouble(m.connected.endUnconfirmed(m.since()))
+				m.reports.now.set()
 			}
 		}
-		for !m.watches.settleSome(removeStep) {
-		}
 	}
+}
+
+// leaseTrouble warns of clients that are cut off because the leader does not confirm their leases.
+func (m *Manager) leaseTrouble(ended, withheld int) {
+	if withheld > 0 {
+		m.refusals.Warn("leases withheld", "clients get no answers: the leader has not confirmed their leases within a third of "+
+			"their timeouts; look at the network to the leader, and at the load of the leader and of this member", "clients", withheld)
+	}
+	if ended > 0 {
+		m.refusals.Warn("leases lost", "connections closed: their clients sent something, and the leader did not confirm their leases; "+
+			"clients go to other members and keep their sessions if they reach one in time", "connections", ended)
+	}
+}
+
+// SuperLoginRefused reports whether "user:password", which was refused over HTTP, has the name of
+// the super user of scheme digest. Such a login is counted, logged and recorded.
+func (m *Manager) SuperLoginRefused(auth string, from netip.Addr) bool {
+	if !m.cfg.Auth.claimsSuper(auth) {
+		return false
+	}
+	m.superLoginRefused(0, from.String(), "digest over HTTP")
+	return true
+}
+
+// DigestIdentities returns the identities that "user:password" proves with scheme digest.
+func (m *Manager) DigestIdentities(auth string) []znode.Identity {
+	return m.cfg.Auth.digestIdentities(auth)
 }

@@ -45,7 +45,7 @@ func TestLeaseMargin(t *testing.T) {
 func TestLeaseTroubleIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		m := &Manager{instants: instants{base: time.Now()}, refusals: loglimit.New(slog.New(slog.NewTextHandler(&out, nil)))}
+		m := &Manager{member: member{instants: instants{base: time.Now()}, refusals: loglimit.New(slog.New(slog.NewTextHandler(&out, nil)))}}
 		var heard, silent lease
 		time.Sleep(time.Second)
 		heard.init(&m.instants, 6*time.Second, m.since())

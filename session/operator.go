@@ -15,11 +15,11 @@ import (
 	"lockkeeper/znode"
 )
 
-// An operator acts through a session like any client, so that what he does has its place in the
-// log, in the order of all updates, and in the audit log. The session belongs to the address of the
+// An operator acts through a session like any client, so that the act has its place in the log, in
+// the order of all updates, and in the audit log. The session belongs to the address of the
 // operator, has the rights of the super user, and lives for one request.
 
-// operator is the Conn of such a session: it keeps what would be sent.
+// operator is the Conn of such a session: it keeps the output.
 type operator struct {
 	s       *Session
 	writers sync.WaitGroup
@@ -138,11 +138,11 @@ func (m *Manager) DeleteNode(ctx context.Context, addr netip.Addr, path string) 
 
 // EndSession closes a session for an operator at addr, wherever it is connected. Its client's
 // connection ends, and the client learns that its session has expired when it connects again.
-// Errors are as those of DeleteNode.
+// The errors are the same as in DeleteNode.
 func (m *Manager) EndSession(ctx context.Context, addr netip.Addr, id wire.SessionID) (wire.Zxid, error) {
 	var info znode.SessionInfo
 	ok := false
-	m.replica.View(func(store *znode.Store) { info, ok = store.Session(id) })
+	m.replica.View(func(store *znode.Store) { info, ok = store.Sessions().Get(id) })
 	if !ok {
 		return 0, errors.New("session: there is no such session")
 	}

@@ -24,38 +24,43 @@ type longAnswers struct {
 	ctx context.Context
 }
 
-// output is the unsent output of one connection: replies and notifications in one order. flush
-// sends it.
+// output sends the output of one connection, replies and notifications in one order.
 type output struct {
-	lease  *lease
-	memory *admission.Memory
-	stats  *stats
-	long   *longAnswers
-	max    int // bytes that it may hold
+	lease *lease
+	long  *longAnswers
+	max   int // bytes that it may hold
 
 	mu       sync.Mutex
 	changed  sync.Cond
-	conn     Conn      // nil until the connection is ready to be written to
-	pieces   []*piece  // what is to be sent; while busy, the first is being written
-	unsent   int       // bytes that pieces count for
-	shared   int       // the part of unsent and lateSize that is in bursts
-	holding  bool      // events wait in later
-	later    []notice  // see holdEvents
-	lateSize int       // bytes that later counts for
+	conn     Conn // nil until the connection is ready to be written to
+	queue    outputQueue
 	since    time.Time // when the client last received something, or output began to wait
-	busy     bool      // a goroutine sends, and will check again for what is unsent
 	woken    bool      // Conn.Wake was called, and the goroutine has not begun to send
 	finished bool      // nothing more will come; close when all is sent
 	farewell bool      // the last reply is to closeSession: sending it needs no lease
-	aborted  bool      // what is unsent has been dropped
-	// Flush has returned an error, or the server has closed the connection: nothing is sent any
-	// more
+	aborted  bool      // the unsent output has been dropped
+	// over: Flush has returned an error, or the server has closed the connection. Nothing is sent
+	// any more.
 	over bool
+}
+
+// outputQueue is the unsent output of one connection, and its bytes. output.mu guards it.
+type outputQueue struct {
+	memory *admission.Memory
+	stats  *stats
+
+	pieces   []*piece
+	busy     bool     // a goroutine is writing the first piece, and checks the queue again after it
+	unsent   int      // bytes that pieces count for
+	holding  bool     // events wait in later
+	later    []notice // see holdEvents
+	lateSize int      // bytes that later counts for
+	shared   int      // the part of unsent and lateSize that is in bursts
 }
 
 // piece is a unit of output: a buffer of short frames, one long frame, or a backlog of
 // notifications. The latter two are encoded when they are sent: not while the state is locked, and
-// not for a client that does not read. What they refer to is never modified.
+// not for a client that does not read. The records that they refer to are never modified.
 type piece struct {
 	bytes   []byte           // whole frames; nil when encode is next
 	header  wire.ReplyHeader // of a long frame
@@ -65,8 +70,8 @@ type piece struct {
 	done    int              // bytes that have been written
 }
 
-// encode encodes a long frame, or the next frames of a backlog, of which it returns the number. The
-// piece is empty if nothing of the backlog is left.
+// encode encodes a long frame, or the next frames of a backlog, and returns the number of the
+// latter. The piece is empty if nothing of the backlog is left.
 func (p *piece) encode() (notices int) {
 	if p.backlog != nil {
 		p.bytes, notices = p.backlog.appendFrames([]byte{})
@@ -86,7 +91,7 @@ type notice struct {
 	backlog *backlog // else nil
 }
 
-// bytes returns what a notice counts for, and how much of it is in a burst.
+// bytes returns the size of a notice, and the part of it that is in a burst.
 func (n *notice) bytes() (all, shared int) {
 	if b := n.backlog; b != nil {
 		return b.own + b.bytes, b.bytes
@@ -94,102 +99,164 @@ func (n *notice) bytes() (all, shared int) {
 	return noticeBytes + len(n.event.Path), 0
 }
 
-// keptBufferBytes is up to which size the buffer of a piece is used again.
+// keptBufferBytes is the largest buffer of a piece that is used again.
 const keptBufferBytes = 64 << 10
 
 // pieces holds free pieces. A connection has one only while there is something to send.
 var pieces = sync.Pool{New: func() any { return new(piece) }}
 
-func (o *output) init(l *lease, m *admission.Memory, s *stats, long *longAnswers, max int) {
-	o.lease, o.memory, o.stats, o.long, o.max = l, m, s, long, max
-	o.changed.L = &o.mu
-}
-
-// addLocked adds a frame that has about so many bytes; 0 for one that is short.
-func (o *output) addLocked(h wire.ReplyHeader, body wire.Record, bytes int) {
+// add adds a frame of about that many bytes; 0 for a short one.
+func (q *outputQueue) add(h wire.ReplyHeader, body wire.Record, bytes int) {
 	if bytes > outputCollectBytes {
-		o.sentLocked(h, bytes)
-		o.pieces = append(o.pieces, &piece{header: h, body: body})
-		o.countLocked(o.pieces[len(o.pieces)-1], bytes, 0)
+		q.sent(h, bytes)
+		q.pieces = append(q.pieces, &piece{header: h, body: body})
+		q.count(q.pieces[len(q.pieces)-1], bytes, 0)
 		return
 	}
-	p := o.bufferLocked()
+	p := q.buffer()
 	before := len(p.bytes)
 	p.bytes = wire.AppendReply(p.bytes, h, body)
-	o.countLocked(p, len(p.bytes)-before, 0)
-	o.sentLocked(h, len(p.bytes)-before)
+	q.count(p, len(p.bytes)-before, 0)
+	q.sent(h, len(p.bytes)-before)
 }
 
-// sentLocked counts a frame of so many bytes.
-func (o *output) sentLocked(h wire.ReplyHeader, bytes int) {
-	stats, n := o.stats, int64(bytes-frameHead)
+// sent counts a frame of that many bytes.
+func (q *outputQueue) sent(h wire.ReplyHeader, bytes int) {
+	n := int64(bytes - frameHead)
 	if h.Xid == wire.XidNotification {
-		stats.NotificationBytes.Add(n)
+		q.stats.NotificationBytes.Add(n)
 		return
 	}
-	stats.ReplyBytes.Add(n)
-	stats.Replies.add(n)
+	q.stats.ReplyBytes.Add(n)
+	q.stats.Replies.add(n)
 }
 
-// bufferLocked returns the piece to which short frames are added: the last one, or a new one if the
+// buffer returns the piece to which short frames are added: the last one, or a new one if the
 // last is full, encoded later, or being written.
-func (o *output) bufferLocked() *piece {
-	if n := len(o.pieces); n > 1 || n == 1 && !o.busy {
-		if p := o.pieces[n-1]; p.plain() && len(p.bytes) <= outputCollectBytes {
+func (q *outputQueue) buffer() *piece {
+	if n := len(q.pieces); n > 1 || n == 1 && !q.busy {
+		if p := q.pieces[n-1]; p.plain() && len(p.bytes) <= outputCollectBytes {
 			return p
 		}
 	}
 	p := pieces.Get().(*piece)
-	o.pieces = append(o.pieces, p)
+	q.pieces = append(q.pieces, p)
 	return p
 }
 
-// countLocked adds n bytes, which may be negative, to what p counts for; shared of them are in a
-// burst.
-func (o *output) countLocked(p *piece, n, shared int) {
+// count adds n bytes, which may be negative, to the size of p; shared of them are in a burst.
+func (q *outputQueue) count(p *piece, n, shared int) {
 	p.size += n
-	o.unsent += n
-	o.shared += shared
-	o.memory.Add(n - shared)
+	q.unsent += n
+	q.shared += shared
+	q.memory.Add(n - shared)
 }
 
-// countLateLocked adds n bytes, which may be negative, to what later counts for; shared of them are
-// in bursts.
-func (o *output) countLateLocked(n, shared int) {
-	o.lateSize += n
-	o.shared += shared
-	o.memory.Add(n - shared)
+// countLate adds n bytes, which may be negative, to the size of later; shared of them are in
+// bursts.
+func (q *outputQueue) countLate(n, shared int) {
+	q.lateSize += n
+	q.shared += shared
+	q.memory.Add(n - shared)
 }
 
-// heldLocked returns how many bytes of output there are that have not been written.
-func (o *output) heldLocked() int { return o.unsent + o.lateSize }
+// held returns the number of unsent bytes.
+func (q *outputQueue) held() int { return q.unsent + q.lateSize }
 
-// holds returns heldLocked, how much of it is in bursts, and since when the client has received
-// nothing.
+func (q *outputQueue) addNotice(n notice) {
+	bytes, shared := n.bytes()
+	if n.backlog == nil {
+		q.add(wire.ReplyHeader{Xid: wire.XidNotification, Zxid: n.zxid}, n.event, bytes)
+		return
+	}
+	p := &piece{backlog: n.backlog}
+	q.pieces = append(q.pieces, p)
+	q.count(p, bytes, shared)
+}
+
+// addLate adds a notice that waits for releaseEvents.
+func (q *outputQueue) addLate(n notice) {
+	q.later = append(q.later, n)
+	q.countLate(n.bytes())
+}
+
+// takeLate empties later, and returns its notices.
+func (q *outputQueue) takeLate() []notice {
+	later := q.later
+	for i := range later {
+		bytes, shared := later[i].bytes()
+		q.countLate(-bytes, -shared)
+	}
+	q.later = nil
+	return later
+}
+
+// remove removes piece number i, if there is one.
+func (q *outputQueue) remove(i int) {
+	if i >= len(q.pieces) {
+		return
+	}
+	p := q.pieces[i]
+	shared := 0
+	if b := p.backlog; b != nil {
+		shared = b.bytes
+		b.of.release()
+	}
+	q.count(p, -p.size, -shared)
+	if n := len(q.pieces); i == 0 && n > 1 { // there may be many notices
+		q.pieces[0], q.pieces = nil, q.pieces[1:]
+	} else {
+		q.pieces = slices.Delete(q.pieces, i, i+1)
+	}
+	if p.plain() && cap(p.bytes) <= keptBufferBytes {
+		*p = piece{bytes: p.bytes[:0]}
+		pieces.Put(p)
+	}
+}
+
+// drop drops the queue, except for a piece that is being written: the goroutine that sends removes
+// it.
+func (q *outputQueue) drop() {
+	for _, n := range q.takeLate() {
+		n.release()
+	}
+	for n := len(q.pieces) - 1; n > 0 || n == 0 && !q.busy; n-- {
+		q.remove(n)
+	}
+}
+
+func (o *output) init(l *lease, m *admission.Memory, s *stats, long *longAnswers, max int) {
+	o.lease, o.long, o.max = l, long, max
+	o.queue = outputQueue{memory: m, stats: s}
+	o.changed.L = &o.mu
+}
+
+// holds returns the number of unsent bytes, the part of them that is in bursts, and the time since
+// which the client has received nothing.
 func (o *output) holds() (bytes, shared int, since time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.heldLocked(), o.shared, o.since
+	return o.queue.held(), o.queue.shared, o.since
 }
 
 // admitLocked reports whether n more bytes may be added, shared of them in a burst. If not, it
 // aborts the output.
 func (o *output) admitLocked(n, shared int) bool {
-	held := o.heldLocked()
+	held := o.queue.held()
 	if held == 0 {
 		o.since = time.Now()
 	}
-	if held+n > o.max || !o.memory.Allows(held+n, n-shared) {
-		o.memory.Ended()
+	if held+n > o.max || !o.queue.memory.Allows(held+n, n-shared) {
+		o.queue.memory.Ended()
 		o.abortLocked()
 		return false
 	}
 	return true
 }
 
-// reply adds a reply of about so many bytes. own says that Submit has made it, whose caller sends
-// it. It returns how many bytes are to be sent, and false when the client has left too much unread;
-// the output is then aborted.
+// reply adds a reply of about that many bytes. own says that Submit has made it: its caller sends
+// it. reply returns the size of the frame, and false when the client has left too much unread; the
+// output is then aborted.
 func (o *output) reply(h wire.ReplyHeader, body wire.Record, bytes int, own bool) (sent int, ok bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -199,10 +266,10 @@ func (o *output) reply(h wire.ReplyHeader, body wire.Record, bytes int, own bool
 	if !o.admitLocked(bytes, 0) {
 		return 0, false
 	}
-	before := o.unsent
-	o.addLocked(h, body, bytes)
-	sent = o.unsent - before
-	if !own || o.unsent > outputCollectBytes {
+	before := o.queue.unsent
+	o.queue.add(h, body, bytes)
+	sent = o.queue.unsent - before
+	if !own || o.queue.unsent > outputCollectBytes {
 		o.wakeLocked()
 	}
 	return sent, true
@@ -221,25 +288,13 @@ func (o *output) notify(n notice) bool {
 		n.release()
 		return false
 	}
-	if o.holding && n.zxid != wire.ZxidNone {
-		o.later = append(o.later, n)
-		o.countLateLocked(bytes, shared)
+	if o.queue.holding && n.zxid != wire.ZxidNone {
+		o.queue.addLate(n)
 		return true
 	}
-	o.addNoticeLocked(n)
+	o.queue.addNotice(n)
 	o.wakeLocked()
 	return true
-}
-
-func (o *output) addNoticeLocked(n notice) {
-	bytes, shared := n.bytes()
-	if n.backlog == nil {
-		o.addLocked(wire.ReplyHeader{Xid: wire.XidNotification, Zxid: n.zxid}, n.event, bytes)
-		return
-	}
-	p := &piece{backlog: n.backlog}
-	o.pieces = append(o.pieces, p)
-	o.countLocked(p, bytes, shared)
 }
 
 // release is for a notice that will not be sent.
@@ -253,37 +308,26 @@ func (n *notice) release() {
 func (o *output) holdEvents() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.holding = true
+	o.queue.holding = true
 }
 
 // releaseEvents adds the events that have waited, in the order in which they came.
 func (o *output) releaseEvents() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	later := o.takeLateLocked()
-	o.holding = false
+	later := o.queue.takeLate()
+	o.queue.holding = false
 	for _, l := range later {
-		o.addNoticeLocked(l)
+		o.queue.addNotice(l)
 	}
 	o.wakeLocked()
-}
-
-// takeLateLocked empties later, and returns what was in it.
-func (o *output) takeLateLocked() []notice {
-	later := o.later
-	for i := range later {
-		bytes, shared := later[i].bytes()
-		o.countLateLocked(-bytes, -shared)
-	}
-	o.later = nil
-	return later
 }
 
 // waitBelow waits until at most n bytes are held.
 func (o *output) waitBelow(n int) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for o.heldLocked() > n && !o.aborted && !o.finished {
+	for o.queue.held() > n && !o.aborted && !o.finished {
 		o.wakeLocked()
 		o.changed.Wait()
 	}
@@ -307,7 +351,8 @@ func (o *output) finishing() bool {
 	return o.finished
 }
 
-// finish ends the output with what is in it now. With farewell that is sent whatever the lease is.
+// finish ends the output with its present content. With farewell that is sent whatever the lease
+// is.
 func (o *output) finish(farewell bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -317,7 +362,7 @@ func (o *output) finish(farewell bool) {
 	o.changed.Broadcast()
 }
 
-// abort drops what is unsent, unless the output is finished, and reports whether it did.
+// abort drops the unsent output, unless the output is finished, and reports whether it did.
 func (o *output) abort(evenFinished bool) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -328,45 +373,18 @@ func (o *output) abort(evenFinished bool) bool {
 	return true
 }
 
-// abortLocked drops what is unsent, and has the connection closed.
+// dropLocked drops the unsent output.
+func (o *output) dropLocked() {
+	o.aborted = true
+	o.queue.drop()
+	o.changed.Broadcast()
+}
+
+// abortLocked drops the unsent output, and has the connection closed.
 func (o *output) abortLocked() {
 	o.dropLocked()
 	if o.conn != nil {
 		o.conn.Abort()
-	}
-}
-
-func (o *output) dropLocked() {
-	o.aborted = true
-	for _, n := range o.takeLateLocked() {
-		n.release()
-	}
-	for n := len(o.pieces) - 1; n > 0 || n == 0 && !o.busy; n-- {
-		o.removeLocked(n) // the goroutine that sends removes the one that is being written
-	}
-	o.changed.Broadcast()
-}
-
-// removeLocked removes piece number i, if there is one.
-func (o *output) removeLocked(i int) {
-	if i >= len(o.pieces) {
-		return
-	}
-	p := o.pieces[i]
-	shared := 0
-	if b := p.backlog; b != nil {
-		shared = b.bytes
-		b.of.release()
-	}
-	o.countLocked(p, -p.size, -shared)
-	if n := len(o.pieces); i == 0 && n > 1 { // there may be many notices
-		o.pieces[0], o.pieces = nil, o.pieces[1:]
-	} else {
-		o.pieces = slices.Delete(o.pieces, i, i+1)
-	}
-	if p.plain() && cap(p.bytes) <= keptBufferBytes {
-		*p = piece{bytes: p.bytes[:0]}
-		pieces.Put(p)
 	}
 }
 
@@ -397,8 +415,8 @@ const (
 	// flushPatience is how long Flush waits for the client on behalf of the goroutine that reads
 	// from it.
 	flushPatience = 10 * time.Millisecond
-	// outputCollectBytes is how much output Submit's goroutine may collect before another goroutine
-	// is started to send it.
+	// outputCollectBytes bounds the output that Submit's goroutine collects before another
+	// goroutine is started to send it.
 	outputCollectBytes = 64 << 10
 )
 
@@ -409,21 +427,21 @@ func (o *output) open(c Conn, answer []byte) {
 		c.Abort()
 		return
 	}
-	if o.heldLocked() == 0 {
+	if o.queue.held() == 0 {
 		o.since = time.Now()
 	}
-	o.pieces = slices.Insert(o.pieces, 0, &piece{bytes: answer})
-	o.countLocked(o.pieces[0], len(answer), 0)
+	o.queue.pieces = slices.Insert(o.queue.pieces, 0, &piece{bytes: answer})
+	o.queue.count(o.queue.pieces[0], len(answer), 0)
 }
 
 // dueLocked reports whether there is something to do for a goroutine that sends. Nothing may be
-// sent while the lease of the session is unconfirmed: a client takes whatever it receives for a
-// sign that it is connected.
+// sent while the lease of the session is unconfirmed: a client takes every byte that it receives
+// for a sign that it is connected.
 func (o *output) dueLocked() bool {
 	switch {
 	case o.over || o.aborted:
 		return false
-	case len(o.pieces) > 0:
+	case len(o.queue.pieces) > 0:
 		return o.farewell || o.lease.mayAnswer()
 	}
 	return o.finished
@@ -431,14 +449,14 @@ func (o *output) dueLocked() bool {
 
 // wakeLocked starts a goroutine that sends, unless one sends or has been started.
 func (o *output) wakeLocked() {
-	if !o.busy && !o.woken && o.conn != nil && o.dueLocked() {
+	if !o.queue.busy && !o.woken && o.conn != nil && o.dueLocked() {
 		o.woken = true
 		o.conn.Wake()
 	}
 }
 
-// wake starts a goroutine that sends what is unsent. Submit calls it before it waits, and confirm
-// when the lease has been confirmed.
+// wake starts a goroutine that sends the unsent output. Submit calls it before it waits, and
+// confirm when the lease has been confirmed.
 func (o *output) wake() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -480,8 +498,8 @@ func (o *output) flush(wait bool) error {
 }
 
 // encode encodes a piece. Backlogs take turns with each other and with reads that have long answers
-// (executeLong): hundreds of connections may have one at the same moment, and those who are sent
-// little would wait for a processor behind all of them.
+// (executeLong): hundreds of connections may have one at the same moment, and connections with
+// short output would wait for a processor behind all of them.
 func (o *output) encode(p *piece) {
 	if p.backlog == nil {
 		p.encode()
@@ -493,14 +511,14 @@ func (o *output) encode(p *piece) {
 	}
 	defer o.long.Release(1)
 	notices := p.encode()
-	o.stats.notified(notices, len(p.bytes))
+	o.queue.stats.notified(notices, len(p.bytes))
 }
 
-// skip removes the current piece, of which nothing is to be sent.
+// skip removes the current piece, which turned out to be empty.
 func (o *output) skip() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.removeLocked(0)
+	o.queue.remove(0)
 	o.changed.Broadcast()
 }
 
@@ -512,10 +530,10 @@ func (o *output) begin(woken bool) bool {
 	if woken {
 		o.woken = false
 	}
-	if o.busy || !o.dueLocked() {
+	if o.queue.busy || !o.dueLocked() {
 		return false
 	}
-	o.busy = true
+	o.queue.busy = true
 	return true
 }
 
@@ -526,13 +544,13 @@ func (o *output) next(n int) (p *piece, until time.Time, err error) {
 	defer o.mu.Unlock()
 	if n > 0 {
 		o.since = time.Now()
-		p = o.pieces[0]
+		p = o.queue.pieces[0]
 		switch p.done += n; {
 		case p.done < len(p.bytes):
 		case p.backlog != nil: // there may be more of it
 			p.bytes, p.done = nil, 0
 		default:
-			o.removeLocked(0)
+			o.queue.remove(0)
 			o.changed.Broadcast()
 		}
 	}
@@ -540,16 +558,16 @@ func (o *output) next(n int) (p *piece, until time.Time, err error) {
 	case o.aborted:
 		return nil, until, o.endLocked(errEnded)
 	case !o.dueLocked():
-		o.busy = false
+		o.queue.busy = false
 		return nil, until, nil
-	case len(o.pieces) == 0:
+	case len(o.queue.pieces) == 0:
 		return nil, until, o.endLocked(io.EOF)
 	}
 	until = o.since.Add(time.Duration(o.lease.timeout))
 	if lease := o.lease.sendUntil(); !o.farewell && lease.Before(until) {
 		until = lease
 	}
-	return o.pieces[0], until, nil
+	return o.queue.pieces[0], until, nil
 }
 
 // stalled reports whether the client has received nothing for as long as its session timeout.
@@ -558,12 +576,12 @@ func (o *output) stalled() bool {
 	return time.Since(since) >= time.Duration(o.lease.timeout)
 }
 
-// delegate leaves what is unsent to a goroutine that may wait for the client.
+// delegate leaves the unsent output to a goroutine that may wait for the client.
 func (o *output) delegate() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.busy = false; o.aborted {
-		o.removeLocked(0)
+	if o.queue.busy = false; o.aborted {
+		o.queue.remove(0)
 	}
 	o.wakeLocked()
 }
@@ -576,8 +594,8 @@ func (o *output) end(err error) error {
 }
 
 func (o *output) endLocked(err error) error {
-	o.busy, o.over = false, true
-	o.removeLocked(0)
+	o.queue.busy, o.over = false, true
+	o.queue.remove(0)
 	o.changed.Broadcast()
 	return err
 }

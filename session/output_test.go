@@ -29,7 +29,7 @@ func (c *client) give(op wire.Op, body wire.Record) {
 func (c *client) unsent() int {
 	c.s.out.mu.Lock()
 	defer c.s.out.mu.Unlock()
-	return c.s.out.unsent
+	return c.s.out.queue.unsent
 }
 
 // came says how many frames have come that were not looked at, in how many pieces, and from how
@@ -115,7 +115,7 @@ func TestCollectedAnswersAreSentWhileSubmitWaits(t *testing.T) {
 			},
 		},
 		"for a reconfig": {
-			cfg: Config{SkipACL: true},
+			cfg: Config{Auth: Auth{SkipACL: true}},
 			stall: func(_ *Manager, r *replica, c *client) func() {
 				r.flags = znode.Reconfig
 				r.apply(&znode.Command{Body: &znode.SetMembers{Text: threeMembers}})

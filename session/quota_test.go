@@ -25,7 +25,7 @@ func setQuota(c *client) {
 // keeper starts a member that keeps the quotas for super users, and connects one.
 func keeper(t *testing.T, cfg Config) (*Manager, *replica, *client) {
 	t.Helper()
-	cfg.KeepQuotas, cfg.SuperDigest = true, DigestID(sha1.New, "super:pw")
+	cfg.KeepQuotas, cfg.Auth.SuperDigest = true, DigestID(sha1.New, "super:pw")
 	m, r := newMember(t, cfg)
 	r.store.KeepQuotas()
 	super := mustConnect(t, m, 10*time.Second)

@@ -44,7 +44,7 @@ var set = wire.SetDataRequest{Path: "/", Data: make([]byte, 100), Version: -1}
 // user, do not wait.
 func TestRateQuotaSlowsItsTenant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m, _ := newMember(t, Config{SuperDigest: DigestID(sha1.New, "super:pw"), RateQuotas: []RateQuota{
+		m, _ := newMember(t, Config{Auth: Auth{SuperDigest: DigestID(sha1.New, "super:pw")}, RateQuotas: []RateQuota{
 			{Key: "rateQuota.1", Identity: digestIdentity("a:pw"), Writes: 10},
 			{Key: "rateQuota.2", Identity: znode.Identity{Scheme: "digest", ID: "*"}, Writes: 20},
 		}})
@@ -123,8 +123,8 @@ func TestRateQuotaEndsNoSession(t *testing.T) {
 		}
 		running.Wait()
 		synctest.Wait()
-		if n := m.Measures().Expired.Load(); n > 0 || len(m.all()) != len(clients) {
-			t.Errorf("%d sessions expired, %d connections are left", n, len(m.all()))
+		if n := m.Measures().Expired.Load(); n > 0 || len(m.connected.all()) != len(clients) {
+			t.Errorf("%d sessions expired, %d connections are left", n, len(m.connected.all()))
 		}
 		time.Sleep(admission.PauseLimit(m.cfg.MaxTimeout) + time.Second)
 	})

@@ -2,11 +2,10 @@ package session
 
 import (
 	"context"
-	"crypto/rand"
-	"crypto/subtle"
 	"errors"
 	"fmt"
 	"net/netip"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -23,7 +22,7 @@ import (
 // end that session at any moment without this member, and many libraries would still report that
 // they are connected (promise C6).
 //
-// The ids of these sessions have a form of their own (sessionid.go). So a member knows, without a
+// The ids of these sessions have a form of their own (credentials.go). So a member knows, without a
 // look at the log, that one of them that it does not have has ended; for a session of the cluster
 // only the log says so (promise C7).
 
@@ -39,91 +38,94 @@ var (
 	errGlobal   = errors.New("session: this member only reads, and the client's session is one of the cluster")
 )
 
-// readOnly is the state of read-only mode. The Manager's mu guards locals.
+// readOnly is the state of read-only mode.
 type readOnly struct {
+	m       *member
+	home    *connected
+	guesses *guesses
+
 	on     atomic.Bool
 	nextID atomic.Uint64
+
+	mu     sync.Mutex
 	locals map[wire.SessionID]*local
 }
 
-// local is a session of read-only mode, whether it has a connection or not.
-type local struct {
-	password []byte
-	timeout  time.Duration
-	heard    int64 // Manager.since, when its connection was last seen alive
-}
-
-func (r *readOnly) init(member uint8, now time.Time) {
+func (r *readOnly) init(m *member, home *connected, g *guesses) {
+	r.m, r.home, r.guesses = m, home, g
 	r.locals = map[wire.SessionID]*local{}
-	r.nextID.Store(firstLocalID(member, now))
+	r.nextID.Store(firstLocalID(r.m.cfg.Member, r.m.cfg.Now()))
 }
 
-// ReadOnly reports whether this member serves without a leader, clients that accept it.
-func (m *Manager) ReadOnly() bool { return m.readOnly.on.Load() }
-
-// LocalSessions is the number of sessions of read-only mode.
-func (m *Manager) LocalSessions() int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return len(m.readOnly.locals)
+// count is the number of sessions of read-only mode.
+func (r *readOnly) count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := 0
+	for _, l := range r.locals {
+		if !l.closed.Load() {
+			n++
+		}
+	}
+	return n
 }
 
-// readOnlyLoop begins and ends read-only mode.
-func (m *Manager) readOnlyLoop(ctx context.Context) {
+// run begins and ends read-only mode.
+func (r *readOnly) run(ctx context.Context) {
 	every(ctx, readOnlyCheck, func() {
-		since, known := m.replica.LeaderKnown()
+		since, known := r.m.replica.LeaderKnown()
 		switch {
-		case known && m.ReadOnly():
-			m.leaveReadOnly()
-		case !known && !m.ReadOnly() && time.Since(since) >= max(readOnlyMin, m.cfg.Tick):
-			m.readOnly.on.Store(true)
-			m.log.Warn("read-only mode: no leader; serving clients that accept it, from the state as it is here")
-		case m.ReadOnly():
-			m.forgetLocals()
+		case known && r.on.Load():
+			r.leave()
+		case !known && !r.on.Load() && time.Since(since) >= max(readOnlyMin, r.m.cfg.Tick):
+			r.on.Store(true)
+			r.m.log.Warn("read-only mode: no leader; serving clients that accept it, from the state as it is here")
+		case r.on.Load():
+			r.forget()
 		}
 	})
 }
 
-func (m *Manager) leaveReadOnly() {
-	m.mu.Lock()
-	m.readOnly.on.Store(false)
+func (r *readOnly) leave() {
+	r.mu.Lock()
+	r.on.Store(false)
 	var ended []*Session
-	for id := range m.readOnly.locals {
-		if s := m.sessions[id]; s != nil {
+	for id := range r.locals {
+		if s := r.home.get(id); s != nil {
 			ended = append(ended, s)
 		}
 	}
-	clear(m.readOnly.locals)
-	m.mu.Unlock()
+	clear(r.locals)
+	r.mu.Unlock()
 	for _, s := range ended {
 		s.end("there is a leader again: the client is to connect anew")
 	}
-	m.log.Info("read-only mode has ended: there is a leader", "sessions", len(ended))
+	r.m.log.Info("read-only mode has ended: there is a leader", "sessions", len(ended))
 }
 
-// forgetLocals ends the sessions whose connection is gone for longer than their timeout. Those with
-// a connection are ended with it: see lease.mustClose.
-func (m *Manager) forgetLocals() {
-	now := m.since()
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for id, l := range m.readOnly.locals {
-		if s := m.sessions[id]; s != nil {
+// forget ends the sessions without a connection for longer than their timeout. A session with a
+// connection ends with it: see lease.mustClose.
+func (r *readOnly) forget() {
+	now := r.m.since()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for id, l := range r.locals {
+		if s := r.home.get(id); s != nil && !l.closed.Load() {
 			l.heard = s.lease.confirmed.Load()
-		} else if now-l.heard > int64(l.timeout) {
-			delete(m.readOnly.locals, id)
+		} else if l.closed.Load() || now-l.heard > int64(l.timeout) {
+			delete(r.locals, id)
 		}
 	}
 }
 
-// connectReadOnly is Connect in read-only mode.
-func (m *Manager) connectReadOnly(req *wire.ConnectRequest, addr netip.Addr, timeout time.Duration,
+// connect is Manager.Connect in read-only mode.
+func (r *readOnly) connect(req *wire.ConnectRequest, addr netip.Addr, timeout time.Duration,
 ) (*Session, *wire.ConnectResponse, error) {
 	if !req.ReadOnly {
 		return nil, nil, errReadOnly
 	}
 	var applied wire.Zxid
-	m.replica.View(func(s *znode.Store) { applied = s.Zxid() })
+	r.m.replica.View(func(s *znode.Store) { applied = s.Zxid() })
 	if req.LastZxidSeen > applied {
 		return nil, nil, fmt.Errorf("%w: it has seen %v, applied was %v", errAhead, req.LastZxidSeen, applied)
 	}
@@ -131,52 +133,53 @@ func (m *Manager) connectReadOnly(req *wire.ConnectRequest, addr netip.Addr, tim
 	if id != 0 && !isLocalID(id) {
 		return nil, nil, errGlobal
 	}
-	m.mu.Lock()
-	old := m.sessions[id]
-	known := m.readOnly.locals[id]
-	m.mu.Unlock()
-	if id != 0 && (known == nil || subtle.ConstantTimeCompare(known.password, req.Password) != 1) {
+	r.mu.Lock()
+	known := r.locals[id]
+	r.mu.Unlock()
+	if known != nil && known.closed.Load() {
+		known = nil
+	}
+	if id != 0 && (known == nil || !right(known.password, req.Password)) {
 		refused := refusal(req)
 		if known != nil {
 			var err error
-			if _, refused, err = m.wrongPassword(req, addr); err != nil {
+			if refused, err = r.guesses.refuse(req, addr); err != nil {
 				return nil, nil, err
 			}
 		}
 		refused.ReadOnly = true
 		return nil, refused, nil
 	}
-	if id != 0 && old != nil {
+	if old := r.home.get(id); old != nil {
 		old.end("session attached by another connection")
 	}
 	l := &local{timeout: timeout}
 	if known != nil {
 		l.password = known.password
 	} else {
-		id = wire.SessionID(m.readOnly.nextID.Add(1))
-		l.password = make([]byte, wire.PasswordLen)
-		_, _ = rand.Read(l.password) // never fails
+		id = wire.SessionID(r.nextID.Add(1))
+		l.password = newPassword()
 	}
-	s := m.openLocal(id, l, addr)
+	s := r.open(id, l, addr)
 	if s == nil {
 		return nil, nil, ErrNotServing // the next try finds a leader
 	}
-	resp := response(req, s, l.password)
+	resp := response(req, &s.connection, l.password)
 	resp.ReadOnly = true
 	return s, resp, nil
 }
 
-// openLocal makes the Session of a connection to a local session; nil if read-only mode has ended.
-func (m *Manager) openLocal(id wire.SessionID, l *local, addr netip.Addr) *Session {
-	l.heard = m.since()
-	s := newSession(m, id, 0, addr, l.timeout, l.heard)
-	s.local, s.lease.local = true, true
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if !m.ReadOnly() {
+// open makes the Session of a connection to a local session; nil if read-only mode has ended.
+func (r *readOnly) open(id wire.SessionID, l *local, addr netip.Addr) *Session {
+	l.heard = r.m.since()
+	s := newSession(r.m, r.home, id, 0, addr, l.timeout, l.heard)
+	s.local, s.lease.local = l, true
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.on.Load() {
 		return nil
 	}
-	m.readOnly.locals[id] = l
-	m.sessions[id] = s
+	r.locals[id] = l
+	r.home.put(s)
 	return s
 }

@@ -47,8 +47,8 @@ func TestReadOnlyMode(t *testing.T) {
 			t.Fatalf("%v %+v", err, c.resp)
 		}
 		wantOnlyReads(c)
-		if m.LocalSessions() != 1 || len(r.store.Ephemerals(c.resp.SessionID)) != 0 {
-			t.Errorf("%d local sessions", m.LocalSessions())
+		if m.readOnly.count() != 1 || len(r.store.Ephemerals(c.resp.SessionID)) != 0 {
+			t.Errorf("%d local sessions", m.readOnly.count())
 		}
 
 		// Its session can be taken up again here, and nothing else can.
@@ -83,7 +83,7 @@ func TestReadOnlyMode(t *testing.T) {
 		if _, _, err := c2.next(); !errors.Is(err, errEnded) {
 			t.Errorf("there is a leader again: %v", err)
 		}
-		if m.ReadOnly() || m.LocalSessions() != 0 {
+		if m.ReadOnly() || m.readOnly.count() != 0 {
 			t.Error("still read-only")
 		}
 		if c, err := connect(t, m, again); err != nil || c.s != nil || c.resp.TimeoutMs != 0 || c.resp.ReadOnly {
@@ -166,7 +166,7 @@ func TestReadOnlySessionsEnd(t *testing.T) {
 		pinging.send(wire.OpCloseSession, nil)
 		pinging.expect("9 Ok")
 		time.Sleep(time.Minute)
-		if n := m.LocalSessions(); n != 0 {
+		if n := m.readOnly.count(); n != 0 {
 			t.Errorf("%d local sessions", n)
 		}
 		for _, c := range []*client{silent, pinging} {

@@ -11,7 +11,7 @@ import (
 
 func TestReaperDeletesWhatHasOutlivedItsPurpose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m, _ := newMember(t, Config{ReapInterval: 10 * time.Second})
+		m, _ := newMember(t, Config{Reap: Reap{Interval: 10 * time.Second}})
 		c := mustConnect(t, m, 40*time.Second)
 		c.pingEvery(10 * time.Second)
 		next := func(want string) {
@@ -60,7 +60,7 @@ func TestReaperDeletesWhatHasOutlivedItsPurpose(t *testing.T) {
 func TestWallClockOfTheLeaderReapsNothing(t *testing.T) {
 	for _, off := range []time.Duration{87600 * time.Hour, -87600 * time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
-			m, r := newMember(t, Config{ReapInterval: time.Second, Now: func() time.Time { return time.Now().Add(off) }})
+			m, r := newMember(t, Config{Reap: Reap{Interval: time.Second}, Now: func() time.Time { return time.Now().Add(off) }})
 			r.flags = znode.ExtendedTypes
 			c := mustConnect(t, m, 40*time.Second)
 			c.pingEvery(10 * time.Second)
@@ -84,7 +84,7 @@ func TestWallClockOfTheLeaderReapsNothing(t *testing.T) {
 // so that a member that starts again knows their age.
 func TestClockIsWrittenWhileNothingElseIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m, r := newMember(t, Config{ReapInterval: time.Minute})
+		m, r := newMember(t, Config{Reap: Reap{Interval: time.Minute}})
 		r.flags = znode.ExtendedTypes
 		clockMs := func() (ms int64) {
 			r.View(func(s *znode.Store) { ms = s.ClockMs() })

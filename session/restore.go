@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -24,23 +23,25 @@ var (
 )
 
 const (
-	// restoreTimeout is the timeout of the session that a restore depends on, and how long a step
-	// may take.
+	// restoreTimeout is the timeout of the session that a restore depends on, and bounds the time
+	// of a step.
 	restoreTimeout = 30 * time.Second
-	// restoreTouch is how often it is extended.
+	// restoreTouch is the time from one extension of its lease to the next.
 	restoreTouch = 3 * time.Second
-	// restoreWindow is how many steps are proposed and not applied, a block of some 64 KiB each.
+	// restoreWindow bounds the steps that are proposed and not applied, a block of some 64 KiB
+	// each.
 	restoreWindow = 8
 )
 
-// restores is the restore that this member drives: a session of its own whose requests are the
-// steps (znode.RestoreStep).
+// restores is the restore that this member drives: a session of its own, with the steps as its
+// requests (znode.RestoreStep).
 type restores struct {
+	m    *member
 	busy sync.Mutex // held by Restore
 
 	mu      sync.Mutex
 	session wire.SessionID // 0 while there is none
-	// generation is that of the session; 0 before the session exists.
+	// generation of the session; 0 before the session exists
 	generation uint64
 	applied    uint64        // the newest step that was applied here
 	committed  bool          // RestoreCommit has been proposed
@@ -49,7 +50,7 @@ type restores struct {
 	moved      chan struct{} // closed at the next change of these
 }
 
-// change changes what is known of the restore of a session, if it is the present one.
+// change changes the progress of the restore of a session, if it is the present one.
 func (r *restores) change(session wire.SessionID, f func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -106,19 +107,13 @@ func (r *restores) await(ctx context.Context, ready func() bool) error {
 
 var errRestoreStuck = errors.New("session: restore: no step was applied for a while: is there a leader?")
 
-// Restore replaces the state of the whole cluster by the snapshot that sc reads, whose sessions and
-// ephemeral nodes are left out, and ends all sessions; see znode.RestoreStep. It returns the zxid
-// at which that has happened on this member. admit decides about the size of the state, before
-// anything has been changed. When ctx ends before the last step has been proposed, the restore is
-// given up; afterwards Restore returns when the outcome is known. Errors: ErrRestoreBusy,
-// ErrRestoreRefused, ErrRestoreUnknown, those of admit, sc and ctx.
-func (m *Manager) Restore(ctx context.Context, sc *znode.SnapshotScanner, admit func(znode.Size) error) (wire.Zxid, error) {
-	r := &m.restores
+// restore is Manager.Restore.
+func (r *restores) restore(ctx context.Context, sc *znode.SnapshotScanner, admit func(znode.Size) error) (wire.Zxid, error) {
 	if !r.busy.TryLock() {
 		return 0, ErrRestoreBusy
 	}
 	defer r.busy.Unlock()
-	id := m.newID()
+	id := r.m.newID()
 	r.mu.Lock()
 	r.session, r.generation, r.applied, r.committed, r.zxid, r.err = id, 0, 0, false, 0, nil
 	r.moved = make(chan struct{})
@@ -126,8 +121,8 @@ func (m *Manager) Restore(ctx context.Context, sc *znode.SnapshotScanner, admit 
 	defer r.change(id, func() { r.session = 0 })
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(m.ctx, cancel)()
-	err := m.openRestore(ctx, id)
+	defer context.AfterFunc(r.m.ctx, cancel)()
+	err := r.open(ctx, id)
 	if err != nil {
 		return 0, err
 	}
@@ -135,9 +130,9 @@ func (m *Manager) Restore(ctx context.Context, sc *znode.SnapshotScanner, admit 
 	defer touching.Wait()
 	defer cancel()
 	touching.Go(func() {
-		every(ctx, restoreTouch, func() { _, _, _ = m.replica.Touch(ctx, []wire.SessionID{id}) })
+		every(ctx, restoreTouch, func() { _, _, _ = r.m.replica.Touch(ctx, []wire.SessionID{id}) })
 	})
-	d := restoreDriver{m: m, id: id, generation: m.restores.opened()}
+	d := restoreDriver{restores: r, id: id, generation: r.opened()}
 	if err = d.load(ctx, sc); err == nil {
 		err = d.check(ctx, admit)
 	}
@@ -148,27 +143,26 @@ func (m *Manager) Restore(ctx context.Context, sc *znode.SnapshotScanner, admit 
 	return d.commit(ctx)
 }
 
-func (m *Manager) openRestore(ctx context.Context, id wire.SessionID) error {
-	password := make([]byte, wire.PasswordLen)
-	_, _ = rand.Read(password) // never fails
-	if err := m.replica.Propose(ctx, &znode.Command{Session: id, Seq: m.nonce(),
-		Body: &znode.CreateSession{Connection: znode.Connection{TimeoutMs: int32(restoreTimeout.Milliseconds()), Password: password, Addr: "0.0.0.0"}}}); err != nil {
+func (r *restores) open(ctx context.Context, id wire.SessionID) error {
+	c := znode.Connection{TimeoutMs: int32(restoreTimeout.Milliseconds()), Password: newPassword(), Addr: "0.0.0.0"}
+	err := r.m.replica.Propose(ctx, &znode.Command{Session: id, Seq: r.m.nonce(), Body: &znode.CreateSession{Connection: c}})
+	if err != nil {
 		return err
 	}
-	return m.restores.await(ctx, func() bool { return m.restores.generation != 0 })
+	return r.await(ctx, func() bool { return r.generation != 0 })
 }
 
 // restoreDriver proposes the steps of a restore.
 type restoreDriver struct {
-	m          *Manager
+	*restores
 	id         wire.SessionID
 	generation uint64
 	seq        uint64 // of the newest step
 }
 
-// propose proposes a step when no more than window others are on their way.
+// propose proposes a step when at most window other steps are under way.
 func (d *restoreDriver) propose(ctx context.Context, window uint64, step byte, body []byte) error {
-	r := &d.m.restores
+	r := d.restores
 	if err := r.await(ctx, func() bool { return r.err == nil && d.seq-r.applied <= window }); err != nil {
 		return err
 	}
@@ -194,9 +188,9 @@ func (d *restoreDriver) load(ctx context.Context, sc *znode.SnapshotScanner) err
 	return nil
 }
 
-// check has all that has arrived linked and checked.
+// check has the replicas link and check the blocks that have arrived.
 func (d *restoreDriver) check(ctx context.Context, admit func(znode.Size) error) error {
-	r := &d.m.restores
+	r := d.restores
 	for {
 		err := r.await(ctx, func() bool { return r.err == nil && d.seq == r.applied })
 		if err != nil {
@@ -216,7 +210,7 @@ func (d *restoreDriver) check(ctx context.Context, admit func(znode.Size) error)
 
 // commit replaces the state. From here on only the end of this member leaves the outcome open.
 func (d *restoreDriver) commit(ctx context.Context) (wire.Zxid, error) {
-	r := &d.m.restores
+	r := d.restores
 	if err := ctx.Err(); err != nil {
 		d.giveUp()
 		return 0, err
@@ -250,9 +244,8 @@ func (d *restoreDriver) giveUp() {
 		Body: &znode.Request{Op: wire.OpCloseSession}})
 }
 
-// restoreOpened is the part of Applied for the session of a restore.
-func (m *Manager) restoreOpened(c *znode.Command, res *znode.Result) {
-	r := &m.restores
+// created is the part of Applied for the session of a restore.
+func (r *restores) created(c *znode.Command, res *znode.Result) {
 	switch res.Status {
 	case znode.Done:
 		r.change(c.Session, func() { r.generation = res.Generation })
@@ -261,9 +254,8 @@ func (m *Manager) restoreOpened(c *znode.Command, res *znode.Result) {
 	}
 }
 
-// restoreApplied is the part of Applied for the steps of a restore.
-func (m *Manager) restoreApplied(store *znode.Store, c *znode.Command, res *znode.Result) {
-	r := &m.restores
+// stepApplied is the part of Applied for the steps of a restore.
+func (r *restores) stepApplied(c *znode.Command, res *znode.Result) {
 	switch {
 	case res.Status == znode.NoSession:
 		r.change(c.Session, func() {
@@ -283,18 +275,10 @@ func (m *Manager) restoreApplied(store *znode.Store, c *znode.Command, res *znod
 			}
 		})
 	}
-	if res.Restored {
-		m.log.Warn("the state has been replaced by a snapshot, as a super user has requested; all sessions have ended",
-			"zxid", res.Zxid, "nodes", store.Counts().Nodes)
-		m.Restored(store)
-		if m.tracker.leads() {
-			m.tracker.lead(store)
-		}
-	}
 }
 
-// stateReplaced is called when a snapshot from the leader has replaced the state: what came of the
-// steps in flight stands there.
+// stateReplaced is called when a snapshot from the leader has replaced the state, which shows the
+// outcome of the steps in flight.
 func (r *restores) stateReplaced(store *znode.Store) {
 	r.mu.Lock()
 	id, opened := r.session, r.generation != 0
@@ -302,7 +286,7 @@ func (r *restores) stateReplaced(store *znode.Store) {
 	if id == 0 {
 		return
 	}
-	if info, ok := store.Session(id); ok {
+	if info, ok := store.Sessions().Get(id); ok {
 		r.change(id, func() { r.generation, r.applied = info.Generation, max(r.applied, info.LastSeq) })
 	} else if opened {
 		r.fail(id, errors.New("session: restore: its session has ended"))

@@ -39,7 +39,7 @@ func (c *client) login(user, password string) wire.Code {
 	response := hash(hash(string(ha1[:]), nonce, "c"), nonce, "00000001", "c", "auth", hash("AUTHENTICATE", uri))
 	code, answer := c.sasl(fmt.Appendf(nil, `username="%s",realm="%s",nonce="%s",cnonce="c",nc=00000001,digest-uri="%s",response=%s`,
 		user, sasl.Realm, nonce, uri, response))
-	if (code == wire.CodeOK) != strings.HasPrefix(string(answer), "rspauth=") && !c.s.m.cfg.SASLOptional {
+	if (code == wire.CodeOK) != strings.HasPrefix(string(answer), "rspauth=") && !c.s.m.cfg.Auth.SASLOptional {
 		c.t.Errorf("last answer: %v %q", code, answer)
 	}
 	return code
@@ -49,7 +49,7 @@ func (c *client) login(user, password string) wire.Code {
 func TestSASLLogin(t *testing.T) {
 	bob := []wire.ACL{{Perms: wire.PermAll, ID: wire.ID{Scheme: "sasl", ID: "bob"}}}
 	synctest.Test(t, func(t *testing.T) {
-		m, r := newMember(t, Config{SASLUsers: saslUsers, SuperUsers: []string{"root"}})
+		m, r := newMember(t, Config{Auth: Auth{SASLUsers: saslUsers, SuperUsers: []string{"root"}}})
 		r.flags = znode.SASL
 		c := mustConnect(t, m, 10*time.Second)
 		if code := c.login("bob", "secret"); code != wire.CodeOK {
@@ -96,7 +96,7 @@ func TestSASLLogin(t *testing.T) {
 // not their identity: nodes that they create with scheme auth are theirs alone.
 func TestAnySASLUser(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m, r := newMember(t, Config{SASLUsers: saslUsers, AnySASLUser: "everybody"})
+		m, r := newMember(t, Config{Auth: Auth{SASLUsers: saslUsers, AnySASLUser: "everybody"}})
 		r.flags = znode.SASL
 		c := mustConnect(t, m, 10*time.Second)
 		c.send(wire.OpCreate, wire.CreateRequest{Path: "/any", ACL: []wire.ACL{
@@ -133,7 +133,7 @@ func TestAnySASLUser(t *testing.T) {
 // another way; where it is optional, the connection goes on.
 func TestSASLRequired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m, _ := newMember(t, Config{SASLUsers: saslUsers, RequiredSchemes: []string{"sasl"}, SASLOptional: true})
+		m, _ := newMember(t, Config{Auth: Auth{SASLUsers: saslUsers, RequiredSchemes: []string{"sasl"}, SASLOptional: true}})
 		c := mustConnect(t, m, 10*time.Second)
 		if code := c.login("bob", "wrong"); code != wire.CodeSessionClosedRequireSASLAuth {
 			t.Error(code)
@@ -160,7 +160,7 @@ func TestSASLRequired(t *testing.T) {
 		}
 		c.s.Arrived()
 
-		m, _ = newMember(t, Config{SASLUsers: saslUsers, RequiredSchemes: []string{"digest"}, SASLOptional: true})
+		m, _ = newMember(t, Config{Auth: Auth{SASLUsers: saslUsers, RequiredSchemes: []string{"digest"}, SASLOptional: true}})
 		c = mustConnect(t, m, 10*time.Second)
 		c.send(wire.OpSASL, wire.SASLRequest{Token: []byte{}})
 		c.send(wire.OpSASL, wire.SASLRequest{Token: []byte("garbage")})
@@ -174,7 +174,7 @@ func TestSASLRequired(t *testing.T) {
 // TestEnsembleScheme: a client that expects another cluster is disconnected, and keeps its session.
 func TestEnsembleScheme(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m, _ := newMember(t, Config{Ensembles: []string{"alpha", "beta"}})
+		m, _ := newMember(t, Config{Auth: Auth{Ensembles: []string{"alpha", "beta"}}})
 		c := mustConnect(t, m, 10*time.Second)
 		for _, name := range [][]byte{[]byte("alpha"), []byte("beta"), {}, nil} {
 			c.send(wire.OpAuth, wire.AuthPacket{Scheme: "ensemble", Auth: name})
@@ -193,7 +193,7 @@ func TestEnsembleScheme(t *testing.T) {
 		if n := m.Stats().OtherEnsemble; n != 1 {
 			t.Errorf("%d are counted", n)
 		}
-		any, _ := newMember(t, Config{Ensembles: []string{}})
+		any, _ := newMember(t, Config{Auth: Auth{Ensembles: []string{}}})
 		none, _ := newMember(t, Config{})
 		for m, want := range map[*Manager]string{any: "1 Ok", none: "1 AuthFailed"} {
 			c := mustConnect(t, m, 10*time.Second)
@@ -206,7 +206,7 @@ func TestEnsembleScheme(t *testing.T) {
 // TestKeyScheme: as ZooKeeper 3.8.0 answers.
 func TestKeyScheme(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m, r := newMember(t, Config{KeyScheme: true})
+		m, r := newMember(t, Config{Auth: Auth{KeyScheme: true}})
 		r.flags = znode.KeyScheme
 		writer := mustConnect(t, m, 10*time.Second)
 		xid := 0

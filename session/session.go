@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -11,43 +12,30 @@ import (
 	"time"
 
 	"lockkeeper/session/admission"
-	"lockkeeper/session/sasl"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
 
-// Session is one generation of a session: the session as one connection has it. It ends with the
-// connection. The session itself may be attached again, which makes another Session.
+// Session is one generation of a session: the session on one connection. It ends with the
+// connection. The client may attach the session again, which makes another Session.
 type Session struct {
-	m          *Manager
-	id         wire.SessionID
-	generation uint64
-	timeout    time.Duration
-	addr       netip.Addr
-
-	account admission.Account
-	out     output
-	lease   lease
-	stats   connStats
-
-	// ids are the identities that the connection has authenticated as, its address first. The list
-	// is replaced and never modified.
-	ids atomic.Pointer[[]znode.Identity]
-
-	local bool // of read-only mode: not one of the cluster's sessions
-
+	m    *member
+	home *connected
+	connection
+	exec  executor
+	login login
 	requests
 	submitter
-	watching
 
-	ended atomic.Bool // set under mu
 	// granted is the instant at which the session became the first in the queue of a lock, 0 once
 	// its client has sent a request since.
 	granted atomic.Int64
 }
 
-// requests are those of a session that are not answered yet, in their order.
+// requests is the queue of a session: the requests that are not answered yet, in their order.
 type requests struct {
+	gate *admission.Gate
+
 	mu       sync.Mutex
 	dequeued sync.Cond // the queue has become shorter, or the connection has ended
 	queue    []pending
@@ -63,68 +51,45 @@ type requests struct {
 
 // submitter is the state of Submit's goroutine.
 type submitter struct {
-	ignoring    bool         // a request has ended the connection: what follows it is ignored
-	proposedIDs int          // how many of ids the newest command that carried them had
-	arriving    int          // bytes that are counted for the frame that arrives
-	pausedUntil time.Time    // by a rate quota; zero: it is not
-	sasl        *sasl.Server // the login, once it has begun
-}
-
-// watching is the share of a connection in the watch table, whose lock guards it.
-type watching struct {
-	// watched are the paths that the connection watches, in either table; nil if none
-	watched    map[string]struct{}
-	watchBytes int  // the bytes that these count for
-	reachedAt  int  // position in fanout.reached, plus 1, while a command fires
-	unwatched  bool // no watch is set any more
-}
-
-// pending is a request that is not answered yet.
-type pending struct {
-	req      wire.Request
-	record   wire.Record      // nil for writes
-	code     wire.Code        // != 0: the answer to a request that is refused
-	ids      []znode.Identity // when it was received
-	seq      uint64           // != 0: a write
-	received time.Time
-	size     int  // of the frame, in bytes
-	last     bool // the connection ends after the answer
-	own      bool // answered within Submit, whose caller sends the answer
-
-	ticket admission.Ticket
-	price  admission.Price
+	ignoring    bool      // a request has ended the connection: later ones are ignored
+	proposedIDs int       // the length of ids in the newest command that carried them
+	arriving    int       // bytes that are counted for the arriving frame
+	pausedUntil time.Time // by a rate quota; zero: it is not
 }
 
 // errNullToken says that a client began SASL without a token. ZooKeeper closes the connection.
 var errNullToken = errors.New("session: null SASL token")
 
-func newSession(m *Manager, id wire.SessionID, generation uint64, addr netip.Addr, timeout time.Duration, since int64) *Session {
-	s := &Session{m: m, id: id, generation: generation, timeout: timeout, addr: addr}
-	s.dequeued.L = &s.mu
-	s.account = admission.Account{Session: id, Addr: addr, Timeout: timeout}
-	s.out.init(&s.lease, &m.gate.Memory, &m.stats, &m.answering, 2*m.gate.Limits().Response)
-	s.lease.init(&m.instants, timeout, since)
-	s.stats.init(id, timeout, m.cfg.Now())
+func newSession(m *member, home *connected, id wire.SessionID, generation uint64, addr netip.Addr, timeout time.Duration, since int64) *Session {
+	s := &Session{m: m, home: home}
+	s.dequeued.L, s.gate = &s.mu, m.gate
+	c := &s.connection
+	s.exec, s.login = executor{m, c}, login{m: m, c: c}
+	c.id, c.generation, c.timeout, c.addr, c.log, c.totals = id, generation, timeout, addr, m.log, &m.stats
+	c.account = admission.Account{Session: id, Addr: addr, Timeout: timeout}
+	c.out.init(&c.lease, &m.gate.Memory, &m.stats, &m.answering, 2*m.gate.Limits().Response)
+	c.lease.init(&m.instants, timeout, since)
+	c.stats.init(id, timeout, m.cfg.Now())
 	ids := []znode.Identity{AddrIdentity(addr)}
-	if m.cfg.SkipACL {
+	if m.cfg.Auth.SkipACL {
 		ids = append(ids, superIdentity)
 	}
-	s.ids.Store(&ids)
-	m.gate.Open(&s.account, ids)
+	c.ids.Store(&ids)
+	m.gate.Open(&c.account, ids)
 	return s
 }
 
 // ID is the session's id.
 func (s *Session) ID() wire.SessionID { return s.id }
 
-// Ended reports whether the session has ended its connection, or lost it. What the client sends is
-// not answered any more.
+// Ended reports whether the session has ended its connection, or lost it. It answers no request any
+// more.
 func (s *Session) Ended() bool { return s.ended.Load() || s.out.finishing() }
 
 // Timeout is the negotiated session timeout.
 func (s *Session) Timeout() time.Duration { return s.timeout }
 
-// Submit takes one frame from the client, whose memory it keeps. It blocks while too many requests
+// Submit takes one frame from the client, and keeps its memory. It blocks while too many requests
 // of the session are unanswered, or too much output is unsent. An error means that the connection
 // must be closed. Calls must come from one goroutine, in the order of the frames, which calls Flush
 // before it waits for the client.
@@ -137,7 +102,7 @@ func (s *Session) Submit(frame []byte) error {
 		return err
 	}
 	if req.Op != wire.OpAuth && req.Op != wire.OpSASL {
-		s.m.hear(s)
+		s.m.reports.hear(&s.connection)
 	}
 	s.pause()
 	now := time.Now()
@@ -173,12 +138,12 @@ func (s *Session) RefuseLarge(head []byte) error {
 	if err != nil {
 		return err
 	}
-	s.m.hear(s)
+	s.m.reports.hear(&s.connection)
 	s.stats.received(req, time.Now())
 	p := pending{req: req, received: time.Now(), ids: *s.ids.Load(), size: len(head)}
 	if err = s.waitToEnter(&p); err == nil {
 		p.code, p.last = wire.CodeBadArguments, true
-		if s.lacksRequired(req.Op) {
+		if s.login.lacksRequired(req.Op) {
 			p.code = wire.CodeSessionClosedRequireSASLAuth
 		}
 		err = s.admit(&p)
@@ -212,10 +177,10 @@ func (s *Session) pause() {
 // length.
 var errNotLoggedIn = errors.New("session: a long frame from a client that has not logged in")
 
-// Expect counts n bytes of memory that the frame takes that is arriving. An error means that there
-// is no room for it, and that the connection must be closed. Only Submit's goroutine may call it.
+// Expect counts n bytes of memory for the arriving frame. An error means that there is no room for
+// it, and that the connection must be closed. Only Submit's goroutine may call it.
 func (s *Session) Expect(n int) error {
-	if !s.provedEnough() {
+	if !s.login.provedEnough() {
 		return errNotLoggedIn
 	}
 	if err := s.m.gate.Memory.Arrive(s.arriving, n); err != nil {
@@ -225,8 +190,8 @@ func (s *Session) Expect(n int) error {
 	return nil
 }
 
-// Arrived ends what Expect began: the frame has been submitted, or will never be. Only Submit's
-// goroutine may call it.
+// Arrived gives back the memory of Expect: the frame has been submitted, or will never be. Only
+// Submit's goroutine may call it.
 func (s *Session) Arrived() {
 	s.m.gate.Memory.Add(-s.arriving)
 	s.arriving = 0
@@ -251,7 +216,7 @@ func (s *Session) admit(p *pending) error {
 		}
 	}
 	s.ignoring = p.last || p.req.Op == wire.OpCloseSession
-	if _, is := s.reportOf(p); is {
+	if _, is := s.exec.reportOf(p); is {
 		if err := s.awaitEmpty(); err != nil {
 			return err
 		}
@@ -265,6 +230,7 @@ func (s *Session) admit(p *pending) error {
 		return errEnded
 	}
 	if len(s.queue) > 0 && !(s.deferred && p.req.Op == wire.OpPing) {
+		s.Arrived() // from here on it counts as a request
 		s.enqueueLocked(p)
 		s.mu.Unlock()
 		return nil
@@ -272,8 +238,8 @@ func (s *Session) admit(p *pending) error {
 	s.mu.Unlock()
 	// The queue is empty (or p is a ping), and only this goroutine adds to it.
 	p.own = true
-	if p.code != wire.CodeOK || !s.executeReport(p) && !s.executeLong(p) {
-		s.m.replica.View(func(store *znode.Store) { s.execute(store, p) })
+	if p.code != wire.CodeOK || !s.exec.executeReport(p) && !s.exec.executeLong(p) {
+		s.m.replica.View(func(store *znode.Store) { s.exec.execute(store, p) })
 	}
 	return nil
 }
@@ -293,7 +259,7 @@ func (w *waiter) View(f func(*znode.Store)) { w.m.replica.View(f) }
 // EphemeralCount implements admission.Payer.
 func (w *waiter) EphemeralCount() (n int) {
 	w.View(func(store *znode.Store) {
-		n = store.EphemeralCount(w.id)
+		n = store.Sessions().EphemeralCount(w.id)
 		w.mu.Lock()
 		n += w.held.Ephemerals
 		w.mu.Unlock()
@@ -301,8 +267,8 @@ func (w *waiter) EphemeralCount() (n int) {
 	return n
 }
 
-// bytes returns what a request in a queue counts for: its frame, its struct, and, of a read, the
-// decoded record, whose many small parts take up to four times as much as they do in the frame.
+// bytes returns the memory of a request in a queue: its frame, its struct, and, of a read, the
+// decoded record. The small parts of the record take up to four times their bytes in the frame.
 func (p *pending) bytes() int {
 	const around = 256
 	if p.record != nil {
@@ -311,36 +277,35 @@ func (p *pending) bytes() int {
 	return around + p.size
 }
 
-// enqueueLocked adds p to the queue, which has its ticket from then on.
-func (s *Session) enqueueLocked(p *pending) {
-	s.Arrived() // from here on it counts as a request
-	s.m.gate.Queue(&p.ticket, p.price, p.bytes())
-	s.queue = append(s.queue, *p)
-	s.held.Add(p.ticket)
-	s.changing = s.changing || p.req.Op == wire.OpReconfig && p.seq != 0
+// enqueueLocked adds p, and its ticket, to the queue.
+func (r *requests) enqueueLocked(p *pending) {
+	r.gate.Queue(&p.ticket, p.price, p.bytes())
+	r.queue = append(r.queue, *p)
+	r.held.Add(p.ticket)
+	r.changing = r.changing || p.req.Op == wire.OpReconfig && p.seq != 0
 	p.ticket = admission.Ticket{}
 }
 
 // dequeueLocked removes the first n requests from the queue, which are answered, or never will be.
-func (s *Session) dequeueLocked(n int) {
+func (r *requests) dequeueLocked(n int) {
 	var over admission.Ticket
-	for i := range s.queue[:n] {
-		over.Add(s.queue[i].ticket)
+	for i := range r.queue[:n] {
+		over.Add(r.queue[i].ticket)
 	}
-	clear(s.queue[:n])
-	if n == len(s.queue) {
-		s.queue = s.queue[:0]
+	clear(r.queue[:n])
+	if n == len(r.queue) {
+		r.queue = r.queue[:0]
 	} else {
-		s.queue = s.queue[n:]
+		r.queue = r.queue[n:]
 	}
-	s.held.Sub(over)
-	s.m.gate.Release(over)
+	r.held.Sub(over)
+	r.gate.Release(over)
 }
 
-// classify decides what a request is: a write (seq != 0), something to be executed at its place
-// (record), or something to be refused (code).
+// classify makes a request a write (seq != 0), a request to be executed at its place (record), or a
+// refused one (code).
 func (s *Session) classify(p *pending) error {
-	if s.lacksRequired(p.req.Op) {
+	if s.login.lacksRequired(p.req.Op) {
 		p.code, p.last = wire.CodeSessionClosedRequireSASLAuth, true
 		return nil
 	}
@@ -356,7 +321,7 @@ func (s *Session) classify(p *pending) error {
 		if err != nil {
 			return err // closed without an answer
 		}
-		if p.code, err = s.authenticate(record.(*wire.AuthPacket)); err != nil {
+		if p.code, err = s.login.authenticate(record.(*wire.AuthPacket)); err != nil {
 			return err
 		}
 		p.last = p.code != wire.CodeOK
@@ -368,7 +333,7 @@ func (s *Session) classify(p *pending) error {
 		if token == nil {
 			return errNullToken
 		}
-		p.record, p.code = s.stepSASL(token)
+		p.record, p.code = s.login.stepSASL(token)
 		p.last = p.code != wire.CodeOK
 	case isWrite(op):
 		if err != nil {
@@ -378,7 +343,7 @@ func (s *Session) classify(p *pending) error {
 		if p.price, p.code = s.m.gate.Price((*waiter)(s), &s.account, record, p.ids); p.code != wire.CodeOK {
 			return nil
 		}
-		s.nameCreator(p, record)
+		p.nameCreator(&s.m.cfg.Auth, record)
 		s.mu.Lock()
 		s.seq++
 		p.seq = s.seq
@@ -396,22 +361,13 @@ func (s *Session) classify(p *pending) error {
 	return nil
 }
 
-// isWrite reports whether requests with op become commands of the log.
-func isWrite(op wire.Op) bool {
-	switch op {
-	case wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer, wire.OpCreateTTL, wire.OpDelete,
-		wire.OpSetData, wire.OpSetACL, wire.OpSync, wire.OpMulti, wire.OpReconfig, wire.OpCloseSession:
-		return true
-	}
-	return false
-}
-
 func (s *Session) submitWrite(p *pending) error {
 	s.mu.Lock()
 	if s.ended.Load() {
 		s.mu.Unlock()
 		return errEnded
 	}
+	s.Arrived() // from here on it counts as a request
 	s.enqueueLocked(p)
 	s.mu.Unlock()
 	s.out.wake() // Propose may wait
@@ -444,24 +400,38 @@ func (s *Session) waitForQueue(op wire.Op) error {
 }
 
 // blockedLocked reports whether a request has to wait until requests before it are answered.
-func (s *Session) blockedLocked(op wire.Op) bool {
-	return s.changing && isWrite(op) ||
-		isLong(op) && len(s.queue) > 0 && !s.deferred ||
-		s.fullLocked() && !(s.deferred && op == wire.OpPing) // which does not enter the queue
+func (r *requests) blockedLocked(op wire.Op) bool {
+	return r.changing && isWrite(op) ||
+		isLong(op) && len(r.queue) > 0 && !r.deferred ||
+		r.fullLocked() && !(r.deferred && op == wire.OpPing) // such a ping does not enter the queue
 }
 
-// fullLocked reports whether no request may be taken until some of the session's own have been
-// answered.
-func (s *Session) fullLocked() bool {
-	return len(s.queue) >= sessionQueueMax || s.held.Bytes >= queuePauseBytes ||
-		len(s.queue) > 0 && s.m.gate.Crowded()
+// fullLocked reports whether the next request must wait until some in the queue are answered.
+func (r *requests) fullLocked() bool {
+	return len(r.queue) >= sessionQueueMax || r.held.Bytes >= queuePauseBytes ||
+		len(r.queue) > 0 && r.gate.Crowded()
+}
+
+// awaitEmpty waits until all requests of the session are answered: a report is not made in the
+// critical section of a write. It does not wait for a change of the members.
+func (s *Session) awaitEmpty() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for len(s.queue) > 0 && !s.deferred && !s.ended.Load() {
+		s.out.wake()
+		s.dequeued.Wait()
+	}
+	if s.ended.Load() {
+		return errEnded
+	}
+	return nil
 }
 
 // writeApplied is called inside the critical section in which a write of this session was applied.
 func (s *Session) writeApplied(store *znode.Store, c *znode.Command, res *znode.Result) {
 	switch res.Status {
 	case znode.Duplicate, znode.Gap:
-		return // a duplicate has been answered, and what follows a gap is sent again
+		return // a duplicate has been answered, and the sender repeats the commands after a gap
 	case znode.Done:
 	default:
 		s.end(res.Status.String())
@@ -473,8 +443,8 @@ func (s *Session) writeApplied(store *znode.Store, c *znode.Command, res *znode.
 		return
 	}
 	if len(s.queue) == 0 || s.queue[0].seq != c.Seq {
-		// Order: seqs are applied without gaps, and what is before a write in the queue is executed
-		// before it.
+		// Order: seqs are applied without gaps, and the reads before a write in the queue are
+		// executed before it.
 		panic(fmt.Sprintf("session: %v: write %d applied out of order", s.id, c.Seq))
 	}
 	if res.Deferred {
@@ -498,14 +468,14 @@ func (s *Session) reconfigured(store *znode.Store, c *znode.Command, res *znode.
 // answerFirstLocked answers the write at the head of the queue, and executes the reads that follow
 // it, unless the connection has ended.
 func (s *Session) answerFirstLocked(store *znode.Store, res *znode.Result) {
-	s.answerWrite(store, &s.queue[0], res)
+	s.exec.answerWrite(store, &s.queue[0], res)
 	if s.queue[0].req.Op == wire.OpReconfig {
 		s.changing, s.deferred = false, false
 	}
 	n := 1
 	for ; n < len(s.queue) && s.queue[n].seq == 0; n++ {
 		if !s.out.ended() {
-			s.execute(store, &s.queue[n])
+			s.exec.execute(store, &s.queue[n])
 		}
 	}
 	s.dequeueLocked(n)
@@ -519,64 +489,12 @@ func (s *Session) answerPingsLocked(store *znode.Store) {
 		if p.req.Op != wire.OpPing {
 			return false
 		}
-		s.execute(store, &p)
+		s.exec.execute(store, &p)
 		over.Add(p.ticket)
 		return true
 	})...)
 	s.held.Sub(over)
 	s.m.gate.Release(over)
-}
-
-// answerWrite queues the reply to a write.
-func (s *Session) answerWrite(store *znode.Store, p *pending, res *znode.Result) {
-	var body wire.Record
-	if res.Code == wire.CodeOK {
-		body = s.writeReply(store, p, res)
-	}
-	s.reply(p, wire.ReplyHeader{Xid: p.req.Xid, Zxid: res.Zxid, Err: s.quotaError(res.Code)}, body, 0)
-	if p.req.Op == wire.OpCloseSession && res.Code == wire.CodeOK {
-		s.m.log.Debug("session closed by its client", "session", s.id, "zxid", res.Zxid)
-		s.out.finish(true)
-	}
-}
-
-// reply queues a reply, whose body has about so many bytes if it may be large.
-func (s *Session) reply(p *pending, h wire.ReplyHeader, body wire.Record, bytes int) {
-	if p.req.Op == wire.OpPing {
-		h.Xid = wire.XidPing
-	}
-	sent, ok := s.out.reply(h, body, bytes, p.own)
-	s.m.gate.Replied(&s.account, sent)
-	if !ok {
-		s.m.log.Warn("client does not read its answers, connection closed", "session", s.id, "client", s.addr)
-		return
-	}
-	latency := time.Since(p.received)
-	s.stats.sent(h, latency)
-	s.m.stats.replied(isWrite(p.req.Op) && p.req.Op != wire.OpSync, latency)
-	if p.last {
-		s.out.finish(false)
-	}
-}
-
-// notify queues a notification. It is called inside the critical section.
-func (s *Session) notify(zxid wire.Zxid, t wire.EventType, path string) {
-	event := wire.WatcherEvent{Type: t, State: wire.StateSyncConnected, Path: path}
-	if s.notice(notice{zxid: zxid, event: event}) {
-		s.m.stats.inc(&s.m.stats.PacketsSent)
-	}
-}
-
-// notifyLater queues notifications that are encoded, and counted, when they are sent. It is called
-// inside the critical section.
-func (s *Session) notifyLater(b *backlog) { s.notice(notice{zxid: b.zxid(), backlog: b}) }
-
-func (s *Session) notice(n notice) bool {
-	if !s.out.notify(n) {
-		s.m.log.Warn("client does not read its notifications, connection closed", "session", s.id, "client", s.addr)
-		return false
-	}
-	return true
 }
 
 // Detach ends this generation of the session, because its connection has ended, or is to be closed
@@ -587,7 +505,7 @@ func (s *Session) Detach() {
 	s.out.detach()
 }
 
-// end ends the connection and drops what is unsent.
+// end ends the connection and drops the unsent output.
 func (s *Session) end(why string) {
 	s.markEnded()
 	if s.out.abort(true) {
@@ -608,12 +526,13 @@ func (s *Session) markEnded() {
 	s.mu.Unlock()
 	if !was {
 		s.m.gate.Close(&s.account)
-		s.m.forget(s, last)
+		s.m.audit.left(s.id, s.generation, last)
+		s.home.remove(s)
+		s.m.watches.abandon(&s.connection)
 	}
 }
 
-// ResetStats forgets what was counted on the connection, but not when it came and was heard from
-// (the four-letter word crst).
+// ResetStats sets the counters of the connection to zero (the four-letter word crst).
 func (s *Session) ResetStats() {
 	c := &s.stats
 	c.mu.Lock()
@@ -627,7 +546,7 @@ func (s *Session) ResetStats() {
 // Stats returns the statistics of the connection.
 func (s *Session) Stats() ConnStats {
 	unsent, _, _ := s.out.holds()
-	queued := s.queued() // Lock: before that of the statistics, which is taken inside it
+	queued := s.queued() // Lock: before the lock of the statistics, which is taken inside it
 	s.stats.mu.Lock()
 	defer s.stats.mu.Unlock()
 	st := s.stats.stats
@@ -635,53 +554,34 @@ func (s *Session) Stats() ConnStats {
 	return st
 }
 
-func (s *Session) queued() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.queue)
+func (r *requests) queued() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.queue)
 }
 
-// isLocal says which requests are answered by this member alone, from its own state.
-func isLocal(op wire.Op) bool {
-	switch op {
-	case wire.OpExists, wire.OpGetData, wire.OpGetACL, wire.OpGetChildren, wire.OpGetChildren2, wire.OpPing,
-		wire.OpCheckWatches, wire.OpRemoveWatches, wire.OpAddWatch, wire.OpSetWatches, wire.OpSetWatches2,
-		wire.OpMultiRead, wire.OpGetEphemerals, wire.OpGetAllChildrenNumber, wire.OpWhoAmI:
-		return true
-	}
-	return false
-}
-
-// isLong reports whether a read may take long. Such a read waits until all requests before it are
-// answered: reads behind a write are executed in the critical section of that write, and a thousand
-// long reads would block it. It does not wait for a change of the members that is being carried
-// out, which may take minutes.
-func isLong(op wire.Op) bool {
-	switch op {
-	case wire.OpGetACL, wire.OpGetChildren, wire.OpGetChildren2, wire.OpMultiRead, wire.OpGetEphemerals,
-		wire.OpSetWatches, wire.OpSetWatches2:
-		return true
-	}
-	return false
-}
+// Identify adds an identity that the connection has proved before its handshake, as the holder of a
+// certificate has. It must be called before the first Submit. It returns false if the connection
+// would have too many identities; it has to be closed then.
+func (s *Session) Identify(id znode.Identity) bool { return s.login.certificate(id) }
 
 // Open gives the session the connection on which its output is sent, the answer to the handshake
 // first. Its caller calls Flush next. Two goroutines send, one at a time:
 //
 //   - The one that calls Submit sends the replies that Submit made at once. It calls Flush(false)
 //     before it waits for the client, so all of them are one write.
-//   - For replies to writes, events, and what the client or the lease has held up, the session
-//     calls Conn.Wake, and the goroutine that this starts calls Flush(true). It ends when nothing
-//     is left that may be sent.
+//   - For replies to writes, for events, and for output that the client or the lease has held up,
+//     the session calls Conn.Wake, and the goroutine that this starts calls Flush(true). It ends
+//     when nothing is left that may be sent.
 func (s *Session) Open(c Conn, answer []byte) { s.out.open(c, answer) }
 
-// Flush sends what may be sent now, unless another call of Flush is sending, which then sends that
-// too. With wait it waits for as long as the client takes to receive it; without, what the client
-// has not received after 10 ms is left to a goroutine that Conn.Wake starts.
+// Flush sends the output that may be sent now; if another call of Flush is sending, that call sends
+// it. With wait it waits until the client has received it; without, it leaves the rest after 10 ms
+// to a goroutine that Conn.Wake starts.
 //
 // Errors: io.EOF says that everything has been sent and nothing more will come, so that the
 // connection can be closed in order; any other error, that it has to be closed at once. The session
-// is detached then, so that a Submit that waits returns, and what the connection holds is free.
+// is detached then, so that a Submit that waits returns, and the connection's memory is free.
 func (s *Session) Flush(wait bool) error {
 	err := s.out.flush(wait)
 	if err != nil && err != io.EOF {
@@ -690,17 +590,15 @@ func (s *Session) Flush(wait bool) error {
 	return err
 }
 
-// classifyLocal refuses what a member in read-only mode cannot do, before the request's body is
-// decoded, as ZooKeeper does. It reports whether p is classified by that.
+// classifyLocal refuses the requests that a member in read-only mode cannot carry out, before their
+// body is decoded, as ZooKeeper does. It reports whether it has classified p.
 func (s *Session) classifyLocal(p *pending) bool {
-	if !s.local {
+	if s.local == nil {
 		return false
 	}
 	switch op := p.req.Op; {
 	case op == wire.OpCloseSession:
-		s.m.mu.Lock()
-		delete(s.m.readOnly.locals, s.id)
-		s.m.mu.Unlock()
+		s.local.closed.Store(true)
 		p.last = true
 		return true
 	case isWrite(op), op == wire.OpCheck, op == wire.OpDeleteContainer:
@@ -708,4 +606,82 @@ func (s *Session) classifyLocal(p *pending) bool {
 		return true
 	}
 	return false
+}
+
+// reacted is called with each request of a session that has been granted a lock.
+func (s *Session) reacted() {
+	if at := s.granted.Swap(0); at != 0 {
+		s.m.stats.Handoff.Observe(int64(s.m.recent() - at))
+	}
+}
+
+// quiet reports whether no request of the session is under way, and no output unsent.
+func (s *Session) quiet() bool {
+	unsent, _, _ := s.out.holds()
+	return unsent == 0 && s.queued() == 0
+}
+
+// connected holds the sessions with a connection to this member.
+type connected struct {
+	mu       sync.Mutex
+	sessions map[wire.SessionID]*Session
+}
+
+// get returns the connection of a session, nil if there is none.
+func (c *connected) get(id wire.SessionID) *Session {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.sessions[id]
+}
+
+// put adds s, in the place of an earlier connection of the session.
+func (c *connected) put(s *Session) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sessions[s.id] = s
+}
+
+// remove removes s, unless the session has a newer connection.
+func (c *connected) remove(s *Session) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.sessions[s.id] == s {
+		delete(c.sessions, s.id)
+	}
+}
+
+func (c *connected) all() []*Session {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Collect(maps.Values(c.sessions))
+}
+
+func (c *connected) endAll(why string) {
+	for _, s := range c.all() {
+		s.end(why)
+	}
+}
+
+// endUnconfirmed ends the connections that could not get a confirmation of their lease. It returns
+// the number of those with a request since the last confirmation, and of the clients from which
+// this member withholds output.
+func (c *connected) endUnconfirmed(now int64) (ended, withheld int) {
+	var closing []*Session
+	c.mu.Lock()
+	for _, s := range c.sessions {
+		if s.lease.overdue(now) {
+			withheld++
+		}
+		if s.lease.mustClose(now) {
+			closing = append(closing, s)
+		}
+	}
+	c.mu.Unlock()
+	for _, s := range closing {
+		if s.lease.openSince.Load() != 0 {
+			ended++
+		}
+		s.end("lease not confirmed: this member does not reach the leader, or the client is silent")
+	}
+	return ended, withheld
 }

@@ -204,7 +204,7 @@ func TestGarbageIsAnsweredAndNeverReachesTheLog(t *testing.T) {
 
 func TestAuth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m, _ := newMember(t, Config{SuperDigest: "super:D/InIHSb7yEEbrWz8b9l71RjZJU="})
+		m, _ := newMember(t, Config{Auth: Auth{SuperDigest: "super:D/InIHSb7yEEbrWz8b9l71RjZJU="}})
 		a, b, root := mustConnect(t, m, 10*time.Second), mustConnect(t, m, 10*time.Second), mustConnect(t, m, 10*time.Second)
 		private := []wire.ACL{{Perms: wire.PermAll, ID: wire.ID{Scheme: "auth", ID: ""}}}
 		a.send(wire.OpAuth, wire.AuthPacket{Scheme: "digest", Auth: []byte("ann:secret")})
@@ -366,7 +366,7 @@ func TestClientThatIsAheadWaitsForTheMember(t *testing.T) {
 			t.Fatalf("%v after %v", err, time.Since(start))
 		}
 		writer.expect("1 Ok")
-		if n := len(m.behind); n != 0 {
+		if n := len(m.arriving.behind); n != 0 {
 			t.Fatalf("%d handshakes left behind", n)
 		}
 	})
@@ -380,7 +380,7 @@ func TestNoWatchIsSetForAConnectionThatHasEnded(t *testing.T) {
 		c := mustConnect(t, m, 10*time.Second)
 		p := pending{req: wire.Request{Xid: 1, Op: wire.OpExists}, record: &wire.PathWatchRequest{Path: "/n", Watch: true}, ids: *c.s.ids.Load()}
 		c.detach()
-		r.View(func(s *znode.Store) { c.s.execute(s, &p) })
+		r.View(func(s *znode.Store) { c.s.exec.execute(s, &p) })
 		if n := m.watches.counts(); n != (WatchCounts{}) {
 			t.Fatalf("left in the watch table: %+v", n)
 		}
@@ -394,7 +394,7 @@ const threeMembers = "server.1=a:1:2:participant;0.0.0.0:3\nserver.2=b:1:2:parti
 // write overtakes it.
 func TestReconfigIsAnsweredAtItsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m, r := newMember(t, Config{SkipACL: true})
+		m, r := newMember(t, Config{Auth: Auth{SkipACL: true}})
 		r.flags = znode.Reconfig
 		r.apply(&znode.Command{Body: &znode.SetMembers{Text: threeMembers}})
 		c := mustConnect(t, m, 10*time.Second)
@@ -467,7 +467,7 @@ func TestReconfigIsAnsweredAtItsEnd(t *testing.T) {
 func TestRequestsGoOnDuringAChange(t *testing.T) {
 	for _, op := range []wire.Op{wire.OpGetChildren, wire.OpPing} {
 		synctest.Test(t, func(t *testing.T) {
-			m, r := newMember(t, Config{SkipACL: true, Limits: Limits{Outstanding: 1}})
+			m, r := newMember(t, Config{Auth: Auth{SkipACL: true}, Limits: Limits{Outstanding: 1}})
 			r.flags = znode.Reconfig
 			r.apply(&znode.Command{Body: &znode.SetMembers{Text: threeMembers}})
 			c, other := mustConnect(t, m, 10*time.Second), mustConnect(t, m, 10*time.Second)

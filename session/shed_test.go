@@ -21,12 +21,12 @@ func TestShed(t *testing.T) {
 			percent, want int
 			least, most   time.Duration
 		}{{0, 0, 0, 0}, {25, 10, 400 * time.Millisecond, time.Second}, {100, 30, 900 * time.Millisecond, 2 * time.Second}, {100, 0, 0, 0}} {
-			begin, before := time.Now(), len(m.all())
+			begin, before := time.Now(), len(m.connected.all())
 			got := m.Shed(t.Context(), tt.percent, time.Second)
 			took := time.Since(begin)
 			synctest.Wait()
-			if got != tt.want || before-len(m.all()) != tt.want || took < tt.least || took > tt.most {
-				t.Errorf("%d %%: %d ended of %d, %d left, in %v; want %d", tt.percent, got, before, len(m.all()), took, tt.want)
+			if got != tt.want || before-len(m.connected.all()) != tt.want || took < tt.least || took > tt.most {
+				t.Errorf("%d %%: %d ended of %d, %d left, in %v; want %d", tt.percent, got, before, len(m.connected.all()), took, tt.want)
 			}
 		}
 		r.View(func(s *znode.Store) {

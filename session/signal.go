@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// signal wakes the goroutine that receives from it. What is signalled while that goroutine is busy
-// wakes it once more.
+// signal wakes the goroutine that receives from it. A signal while that goroutine is busy wakes it
+// once more.
 type signal chan struct{}
 
 func newSignal() signal { return make(signal, 1) }

@@ -19,20 +19,20 @@ type stats struct {
 	Counters
 }
 
-// Measures are what a Manager counts and times without a lock, since its start or since ResetStats.
-// They may be read at any time.
+// Measures are counts and times that a Manager takes without a lock, since its start or since
+// ResetStats. They may be read at any time.
 type Measures struct {
 	// Reads and Updates are the latencies of requests, in nanoseconds: from the receipt of the last
 	// byte to the making of the reply. Pings are among the reads, and handshakes among the updates,
 	// as in ZooKeeper.
 	Reads, Updates histogram.Histogram
-	// ReplyBytes and NotificationBytes are those of frames that were put into the output, without
-	// the lengths in front of them, as in ZooKeeper.
+	// ReplyBytes and NotificationBytes count the frames that were put into the output, without the
+	// lengths in front of them, as in ZooKeeper.
 	ReplyBytes, NotificationBytes atomic.Int64
 	// Replies are the sizes of replies, in the same way.
 	Replies Sizes
-	// LeaseMargin, on the leader, is how much was left of a session's timeout each time that the
-	// lease was extended, in parts of LeaseMarginUnit. A session that expires counts as 0.
+	// LeaseMargin, on the leader, is the rest of a session's timeout each time that the lease was
+	// extended, in parts of LeaseMarginUnit. A session that expires counts as 0.
 	LeaseMargin histogram.Histogram
 	// Handoff is the time from the end of a lock's holder, as this member has applied it, to the
 	// first request, pings aside, of the next holder's client, in nanoseconds. Only clients that
@@ -78,7 +78,7 @@ func (s *Sizes) Get() (last, least, most int64) {
 	return s.last.Load() - 1, least, s.max.Load() - 1
 }
 
-// LeaseMarginUnit is what a whole session timeout counts as in Measures.LeaseMargin.
+// LeaseMarginUnit is a whole session timeout in Measures.LeaseMargin.
 const LeaseMarginUnit = 1024
 
 func (m *Measures) reset() {

@@ -269,7 +269,7 @@ func TestManyWatchesAreForgottenInSteps(t *testing.T) {
 		c := mustConnect(t, m, 10*time.Second)
 		c.send(wire.OpSetWatches, wire.SetWatchesRequest{Data: []string{}, Exist: missing(3 * removeStep), Child: []string{}})
 		c.expect("1 Ok")
-		if done := m.watches.removeSome(c.s, removeStep); done || m.watches.counts().Watches != 2*removeStep {
+		if done := m.watches.removeSome(&c.s.connection, removeStep); done || m.watches.counts().Watches != 2*removeStep {
 			t.Errorf("%d watches are left", m.watches.counts().Watches)
 		}
 		c.detach()

@@ -11,6 +11,7 @@ import (
 // syncs makes reads outside of any session linearizable. One sync command serves all calls of Sync
 // before it was proposed, so at most one is in flight.
 type syncs struct {
+	m    *member
 	wake signal // a call of Sync waits
 
 	mu    sync.Mutex
@@ -19,10 +20,8 @@ type syncs struct {
 	over  chan bool     // receives whether that command is known to have been applied
 }
 
-// Sync returns when this member has applied everything that had been committed when it was called:
-// a View that follows is linearizable. It waits for a leader if there is none, until ctx ends.
-func (m *Manager) Sync(ctx context.Context) error {
-	q := &m.syncs
+// sync is Manager.Sync.
+func (q *syncs) sync(ctx context.Context) error {
 	q.mu.Lock()
 	if q.next == nil {
 		q.next = make(chan struct{})
@@ -38,9 +37,8 @@ func (m *Manager) Sync(ctx context.Context) error {
 	}
 }
 
-// syncLoop proposes a sync when a call of Sync waits for one.
-func (m *Manager) syncLoop(ctx context.Context) {
-	q := &m.syncs
+// run proposes a sync when a call of Sync waits for one, until ctx ends.
+func (q *syncs) run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -56,7 +54,7 @@ func (m *Manager) syncLoop(ctx context.Context) {
 		}
 		for applied := false; !applied; {
 			var err error
-			if applied, err = m.syncOnce(ctx); err != nil {
+			if applied, err = q.once(ctx); err != nil {
 				return // the member stops
 			}
 		}
@@ -64,16 +62,15 @@ func (m *Manager) syncLoop(ctx context.Context) {
 	}
 }
 
-// syncOnce proposes a sync and waits until it is applied; false if it is not known to be, and has
+// once proposes a sync and waits until it is applied; false if it is not known to be, and has
 // to be made again.
-func (m *Manager) syncOnce(ctx context.Context) (applied bool, err error) {
-	c := &znode.Command{Seq: m.nonce(), Body: &znode.Sync{}}
+func (q *syncs) once(ctx context.Context) (applied bool, err error) {
+	c := &znode.Command{Seq: q.m.nonce(), Body: &znode.Sync{}}
 	over := make(chan bool, 1)
-	q := &m.syncs
 	q.mu.Lock()
 	q.nonce, q.over = c.Seq, over
 	q.mu.Unlock()
-	if err := m.replica.Propose(ctx, c); err != nil {
+	if err := q.m.replica.Propose(ctx, c); err != nil {
 		return false, err
 	}
 	select {
@@ -84,7 +81,7 @@ func (m *Manager) syncOnce(ctx context.Context) (applied bool, err error) {
 	}
 }
 
-// finish ends the round whose command has that nonce; whichever is in flight if nonce is 0.
+// finish ends the round of the command with that nonce; the round in flight if nonce is 0.
 func (q *syncs) finish(nonce uint64, applied bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

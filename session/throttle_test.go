@@ -141,7 +141,7 @@ func TestLargeRequests(t *testing.T) {
 // With enforced authentication a client may prove who it is, and nothing else before.
 func TestRequiredSchemes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m, _ := newMember(t, Config{RequiredSchemes: []string{"digest"}})
+		m, _ := newMember(t, Config{Auth: Auth{RequiredSchemes: []string{"digest"}}})
 		for _, op := range []wire.Op{wire.OpPing, wire.OpGetData, wire.OpSync, wire.OpCloseSession} {
 			c := mustConnect(t, m, 10*time.Second)
 			var body wire.Record = wire.SyncRequest{Path: "/"}
@@ -166,13 +166,13 @@ func TestRequiredSchemes(t *testing.T) {
 
 func TestDigestSettings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		off, _ := newMember(t, Config{NoDigest: true})
+		off, _ := newMember(t, Config{Auth: Auth{NoDigest: true}})
 		c := mustConnect(t, off, 10*time.Second)
 		c.send(wire.OpAuth, wire.AuthPacket{Scheme: "digest", Auth: []byte("a:b")})
 		c.expect("1 AuthFailed")
 
 		super := DigestID(sha512.New, "super:test")
-		m, _ := newMember(t, Config{DigestHash: sha512.New, SuperDigest: super})
+		m, _ := newMember(t, Config{Auth: Auth{DigestHash: sha512.New, SuperDigest: super}})
 		c = mustConnect(t, m, 10*time.Second)
 		c.send(wire.OpAuth, wire.AuthPacket{Scheme: "digest", Auth: []byte("super:test")})
 		c.expect("1 Ok")

@@ -2,11 +2,11 @@ package session
 
 import (
 	"cmp"
-	"math"
+	"context"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"lockkeeper/session/admission"
 	"lockkeeper/wire"
@@ -19,119 +19,123 @@ type watchMode uint8
 const (
 	standard   watchMode = 1 << iota // fires once
 	persistent                       // stays
-	recursive                        // stays, and fires for what is below the path
+	recursive                        // stays, and fires for nodes below the path, too
 )
 
 // pathWatches are the watches of all connections in one of the tables.
 type pathWatches struct {
-	at      map[string]map[*Session]watchMode // by path
-	entries int                               // of all maps in at
+	at      map[string]map[*connection]watchMode // by path
+	entries int                                  // of all maps in at
 }
 
-// watchTable holds the watches of all connections of this member (docs/protocol/watches.md 1). It
-// knows nothing of sessions that live elsewhere, and nothing of it survives the connection.
-type watchTable struct {
+// WatchTable holds the watches of all connections of this member (docs/protocol/watches.md 1). A
+// watch ends with its connection.
+type WatchTable struct {
 	mu       sync.Mutex
 	data     pathWatches
 	child    pathWatches
 	watching int // connections that watch anything
-	bytes    int // what the watches of all connections count for, see watchBytes
-	maxBytes int // how much that may be
-	// recursive is how many entries of data have recursive among their modes, by the length of
-	// their path: ancestors of other lengths need not be looked up.
+	bytes    int // of the watches of all connections, see watchBytes
+	maxBytes int // bounds bytes
+	// recursive is the number of entries of data with the mode recursive, by the length of their
+	// path: ancestors of other lengths need not be looked up.
 	recursive map[int]int
 	// herds are the paths that herdSize connections or more watch, in one table. Some of them may
 	// have become fewer.
 	herds  map[string]struct{}
 	fanout fanout
 	usedUp []usedUp // not settled yet
+	// abandoned are connections that have ended, while the table has watches of them.
+	abandoned []*connection
 
-	stats  *stats
-	memory *admission.Memory
+	gate     *admission.Gate
+	stats    *stats
+	sweepNow signal // usedUp or abandoned has become longer
 }
 
-// watchBytes returns the bytes that a connection's watches of one path count for: those of the
-// path, and an estimate of what the tables take for them.
+// watchBytes returns the size of a connection's watches of one path: the path, and an estimate of
+// their share of the tables.
 func watchBytes(path string) int { return len(path) + 400 }
 
-// maxShare is the part of maxBytes that the watches of one connection may have.
+// maxShare is the part of maxBytes, as a divisor, that the watches of one connection may have.
 const maxShare = 4
 
-func (t *watchTable) init(maxBytes int, s *stats, m *admission.Memory) {
-	t.maxBytes, t.stats, t.memory = maxBytes, s, m
-	t.data.at = map[string]map[*Session]watchMode{}
-	t.child.at = map[string]map[*Session]watchMode{}
+func (t *WatchTable) init(g *admission.Gate, s *stats) {
+	t.gate, t.maxBytes, t.stats, t.sweepNow = g, g.Limits().WatchBytes, s, newSignal()
+	t.data.at = map[string]map[*connection]watchMode{}
+	t.child.at = map[string]map[*connection]watchMode{}
 	t.recursive = map[int]int{}
 	t.herds = map[string]struct{}{}
+	t.fanout.memory = &g.Memory
 	t.fanout.init()
 }
 
-// add adds modes to the watches of s on path, in the data table and in the child table; false if
+// add adds modes to the watches of c on path, in the data table and in the child table; false if
 // there are too many.
-func (t *watchTable) add(s *Session, path string, data, child watchMode) bool {
+func (t *WatchTable) add(c *connection, path string, data, child watchMode) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.addLocked(&t.data, s, path, data) && t.addLocked(&t.child, s, path, child)
+	return t.addLocked(&t.data, c, path, data) && t.addLocked(&t.child, c, path, child)
 }
 
-// admitLocked reports whether s may watch one more path. Each connection has its fair part
+// admitLocked reports whether c may watch one more path. Each connection has its fair part
 // in any case.
-func (t *watchTable) admitLocked(s *Session, path string) bool {
+func (t *WatchTable) admitLocked(c *connection, path string) bool {
 	n := watchBytes(path)
-	own := s.watchBytes + n
-	if own <= t.memory.Fair(int64(t.maxBytes/maxShare)) || own <= t.maxBytes/maxShare && t.bytes+n <= t.maxBytes {
-		return s.m.gate.AdmitWatch(&s.account, *s.ids.Load(), path)
+	own := c.watchBytes + n
+	if own <= t.gate.Memory.Fair(int64(t.maxBytes/maxShare)) || own <= t.maxBytes/maxShare && t.bytes+n <= t.maxBytes {
+		return t.gate.AdmitWatch(&c.account, *c.ids.Load(), path)
 	}
 	t.stats.inc(&t.stats.WatchesRefused)
 	return false
 }
 
-// held is what all watches count for.
-func (t *watchTable) held() int64 {
+// held is the size of all watches.
+func (t *WatchTable) held() int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return int64(t.bytes)
 }
 
-func (t *watchTable) addLocked(table *pathWatches, s *Session, path string, mode watchMode) bool {
-	if mode == 0 || s.unwatched {
+func (t *WatchTable) addLocked(table *pathWatches, c *connection, path string, mode watchMode) bool {
+	if mode == 0 || c.unwatched {
 		return true // the connection may have ended while it read
 	}
-	_, watched := s.watched[path]
-	if !watched && !t.admitLocked(s, path) {
+	_, watched := c.watched[path]
+	if !watched && !t.admitLocked(c, path) {
 		return false
 	}
 	at := table.at[path]
 	if at == nil {
-		at = map[*Session]watchMode{}
+		at = map[*connection]watchMode{}
 		table.at[path] = at
 	}
-	if at[s] == 0 {
+	if at[c] == 0 {
 		table.entries++
 	}
-	if mode&recursive != 0 && at[s]&recursive == 0 {
+	if mode&recursive != 0 && at[c]&recursive == 0 {
 		t.recursive[len(path)]++
 	}
-	at[s] |= mode
+	at[c] |= mode
 	if len(at) == herdSize {
 		t.herds[path] = struct{}{}
 	}
-	if s.watched == nil {
-		s.watched = map[string]struct{}{}
+	if c.watched == nil {
+		c.watched = map[string]struct{}{}
 		t.watching++
 	}
 	if !watched {
-		s.watched[path] = struct{}{}
-		s.watchBytes += watchBytes(path)
+		c.watched[path] = struct{}{}
+		c.watchBytes += watchBytes(path)
 		t.bytes += watchBytes(path)
 	}
 	return true
 }
 
 // dropLocked takes modes away from one entry and reports whether there were any of them.
-func (t *watchTable) dropLocked(table *pathWatches, s *Session, path string, modes watchMode) bool {
+func (t *WatchTable) dropLocked(table *pathWatches, c *connection, path string, modes watchMode) bool {
 	at := table.at[path]
-	had := at[s]
+	had := at[c]
 	if had&modes == 0 {
 		return false
 	}
@@ -141,56 +145,90 @@ func (t *watchTable) dropLocked(table *pathWatches, s *Session, path string, mod
 		}
 	}
 	if left := had &^ modes; left != 0 {
-		at[s] = left
+		at[c] = left
 		return true
 	}
-	delete(at, s)
+	delete(at, c)
 	table.entries--
 	if len(at) == 0 {
 		delete(table.at, path)
 		delete(t.herds, path)
 	}
-	if t.data.at[path][s]|t.child.at[path][s] == 0 {
-		t.unwatchLocked(s, path)
+	if t.data.at[path][c]|t.child.at[path][c] == 0 {
+		t.unwatchLocked(c, path)
 	}
 	return true
 }
 
-// unwatchLocked records that s does not watch path any more, in neither table.
-func (t *watchTable) unwatchLocked(s *Session, path string) {
-	if _, ok := s.watched[path]; !ok {
+// unwatchLocked records that c does not watch path any more, in neither table.
+func (t *WatchTable) unwatchLocked(c *connection, path string) {
+	if _, ok := c.watched[path]; !ok {
 		return
 	}
-	s.watchBytes -= watchBytes(path)
+	c.watchBytes -= watchBytes(path)
 	t.bytes -= watchBytes(path)
-	s.m.gate.ForgetWatch(&s.account, path)
-	if delete(s.watched, path); len(s.watched) == 0 {
-		s.watched = nil
+	t.gate.ForgetWatch(&c.account, path)
+	if delete(c.watched, path); len(c.watched) == 0 {
+		c.watched = nil
 		t.watching--
 	}
 }
 
 const anyMode = standard | persistent | recursive
 
-// removeSome removes up to n of the watched paths of a connection that has ended, and prevents that
-// it gets more. It reports whether none are left.
-func (t *watchTable) removeSome(s *Session, n int) (done bool) {
+// abandon removes the watches of a connection that has ended: the first at once, the others in
+// sweep.
+func (t *WatchTable) abandon(c *connection) {
+	if t.removeSome(c, removeStep) {
+		return
+	}
+	t.mu.Lock()
+	t.abandoned = append(t.abandoned, c)
+	t.mu.Unlock()
+	t.sweepNow.set()
+}
+
+// sweep removes the watches of abandoned connections, and settles used-up watches, in steps, until
+// ctx ends.
+func (t *WatchTable) sweep(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.sweepNow:
+		}
+		t.mu.Lock()
+		list := t.abandoned
+		t.abandoned = nil
+		t.mu.Unlock()
+		for _, c := range list {
+			for !t.removeSome(c, removeStep) {
+			}
+		}
+		for !t.settleSome(removeStep) {
+		}
+	}
+}
+
+// removeSome removes up to n of the watched paths of a connection that has ended, and prevents new
+// ones. It reports whether none are left.
+func (t *WatchTable) removeSome(c *connection, n int) (done bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	s.unwatched = true
-	for path := range s.watched {
+	c.unwatched = true
+	for path := range c.watched {
 		if n == 0 {
 			return false
 		}
 		n--
-		t.dropLocked(&t.data, s, path, anyMode)
-		t.dropLocked(&t.child, s, path, anyMode)
-		t.unwatchLocked(s, path) // if its watches have fired and are not settled
+		t.dropLocked(&t.data, c, path, anyMode)
+		t.dropLocked(&t.child, c, path, anyMode)
+		t.unwatchLocked(c, path) // if its watches have fired and are not settled
 	}
 	return true
 }
 
-// removeStep is how many watched paths are removed under one lock, for which events wait.
+// removeStep bounds the watched paths that are removed under one lock: events wait for it.
 const removeStep = 1000
 
 // watchKind translates the type of checkWatches and removeWatches (docs/protocol/watches.md 8).
@@ -210,21 +248,21 @@ func watchKind(watchType int32) (data, child watchMode, ok bool) {
 	return 0, 0, false
 }
 
-func (t *watchTable) has(s *Session, path string, data, child watchMode) bool {
+func (t *WatchTable) has(c *connection, path string, data, child watchMode) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.data.at[path][s]&data != 0 || t.child.at[path][s]&child != 0
+	return t.data.at[path][c]&data != 0 || t.child.at[path][c]&child != 0
 }
 
-func (t *watchTable) remove(s *Session, path string, data, child watchMode) bool {
+func (t *WatchTable) remove(c *connection, path string, data, child watchMode) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	inData := t.dropLocked(&t.data, s, path, data)
-	inChild := t.dropLocked(&t.child, s, path, child)
+	inData := t.dropLocked(&t.data, c, path, data)
+	inChild := t.dropLocked(&t.child, c, path, child)
 	return inData || inChild
 }
 
-func (t *watchTable) counts() WatchCounts {
+func (t *WatchTable) counts() WatchCounts {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return WatchCounts{
@@ -239,10 +277,10 @@ func (t *watchTable) counts() WatchCounts {
 //
 // A command can have thousands of events, as the end of a session has, and hundreds of connections
 // can watch each of them. The state is locked meanwhile, so the work is the sum of both numbers and
-// not their product: the events are grouped by the watched path that they reach, each connection
-// gets references to the groups of its paths (backlog), and its frames are made when they are sent.
+// not their product: fanout groups the events by the watched path that they reach, and each
+// connection gets references to the groups of its paths (backlog). Flush encodes the frames.
 //
-// It is guarded by watchTable.mu, and keeps its buffers from one command to the next.
+// It is guarded by WatchTable.mu, and keeps its buffers from one command to the next.
 type fanout struct {
 	events  []znode.Event // of the command; the caller's
 	shared  *burst        // a copy of events for backlogs; nil until there is one
@@ -252,6 +290,7 @@ type fanout struct {
 	reached []reached
 	usedUp  int   // one-shot watches that the command has used up
 	due     []due // a buffer of few
+	memory  *admission.Memory
 }
 
 // groupKey identifies a group.
@@ -272,50 +311,25 @@ const (
 // group is the events of one command that reach the same watches.
 type group struct {
 	key  groupKey
-	at   map[*Session]watchMode // whoever watches; not to be changed
-	up   *group                 // of below: that of the nearest watched ancestor
-	all  part                   // for watches that stay
-	once part                   // for those that fire once: the first event
+	at   map[*connection]watchMode // the connections that watch; never modified
+	up   *group                    // of below: the group of the nearest watched ancestor
+	all  part                      // for watches that stay
+	once part                      // for those that fire once: the first event
 	// hidden says that not everybody may know the names of all its events.
 	hidden bool
 }
 
-// part is what a group has for a connection.
-type part struct {
-	events []int32 // positions in the command's events, ascending
-	bytes  int     // of their frames
-	base   int     // see due
-}
-
-// due is an event that a connection is to be sent, if it may be.
-type due struct {
-	event int32 // its position in the command's events
-	// base is the length of the path that the connection watches recursively, of the deepest if
-	// there are several: the connection knows that path, and must not learn names below it that
-	// are hidden from it. It is atPath if the connection watches the event's own path.
-	base int
-}
-
-// atPath is greater than the length of any path.
-const atPath = math.MaxInt
-
-// visible reports whether a connection with the identities ids may be sent an event. In ZooKeeper
-// it is sent the names of nodes below those that it may not read (docs/protocol/watches.md 6).
-func visible(e *znode.Event, ids []znode.Identity, base int) bool {
-	return e.ReadableBy(ids) && (base == atPath || !e.Guarded() || e.NamedTo(ids, base))
-}
-
-// reached is a connection that watches something of what has happened.
+// reached is a connection that watches some of the events.
 type reached struct {
-	s     *Session
+	c     *connection
 	first *part
 	more  []*part
 }
 
 const (
-	// inlineEvents is up to how many events of one command are encoded while the state is locked.
+	// inlineEvents bounds the events of one command that are encoded while the state is locked.
 	inlineEvents = 4
-	// inlineParts is up to how many parts, and events in them, are merged to find that out.
+	// inlineParts bounds the parts, and the events in them, that are merged to count the events.
 	inlineParts = 16
 	// keptGroups bounds the buffers that are kept for the next command.
 	keptGroups = 256
@@ -323,15 +337,15 @@ const (
 
 // fire sends the notifications that the events of one command cause, in the order of
 // docs/protocol/watches.md 3.1. A watch that fires once is used up even if its client may not see
-// the event. It reports whether settleSome has something to do.
-func (t *watchTable) fire(events []znode.Event) (unsettled bool) {
+// the event.
+func (t *WatchTable) fire(events []znode.Event) {
 	if len(events) == 0 {
-		return false
+		return
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.watching == 0 {
-		return false
+		return
 	}
 	f := &t.fanout
 	f.events = events
@@ -345,7 +359,9 @@ func (t *watchTable) fire(events []znode.Event) (unsettled bool) {
 		f.deliver(&f.reached[i])
 	}
 	f.reset()
-	return len(t.usedUp) > 0
+	if len(t.usedUp) > 0 {
+		t.sweepNow.set()
+	}
 }
 
 func (f *fanout) init() {
@@ -373,7 +389,7 @@ func (f *fanout) reset() {
 }
 
 // matchLocked adds event i to the groups of the watches that it reaches.
-func (t *watchTable) matchLocked(i int32) {
+func (t *WatchTable) matchLocked(i int32) {
 	f := &t.fanout
 	e := &f.events[i]
 	if e.Type != wire.EventNodeChildrenChanged {
@@ -390,7 +406,7 @@ func (t *watchTable) matchLocked(i int32) {
 }
 
 // group returns the group of a key, a new one if there is none; nil if nobody watches there.
-func (f *fanout) group(key groupKey, at map[*Session]watchMode) *group {
+func (f *fanout) group(key groupKey, at map[*connection]watchMode) *group {
 	if len(at) == 0 {
 		return nil
 	}
@@ -416,9 +432,9 @@ func (f *fanout) add(g *group, i int32) {
 }
 
 // aboveLocked returns the group of the recursive watches at the nearest ancestor of path that has
-// any, and so by its field up those of all ancestors; nil if there are none. Each ancestor is
+// any, and by its field up the groups of all ancestors; nil if there are none. Each ancestor is
 // looked up once for a command: a multi can have hundreds of events below a thousand ancestors.
-func (t *watchTable) aboveLocked(path string) (g *group) {
+func (t *WatchTable) aboveLocked(path string) (g *group) {
 	f := &t.fanout
 	var unknown []string // ancestors, the longest first
 	for path != "/" {
@@ -444,7 +460,7 @@ func (t *watchTable) aboveLocked(path string) (g *group) {
 }
 
 // watchesBelow reports whether one of these watches is recursive.
-func watchesBelow(at map[*Session]watchMode) bool {
+func watchesBelow(at map[*connection]watchMode) bool {
 	for _, mode := range at {
 		if mode&recursive != 0 {
 			return true
@@ -453,23 +469,23 @@ func watchesBelow(at map[*Session]watchMode) bool {
 	return false
 }
 
-// reachLocked gives the connections that a group reaches its events, and removes the watches that
-// this uses up.
-func (t *watchTable) reachLocked(g *group) {
+// reachLocked gives the events of a group to the connections that it reaches, and removes the
+// one-shot watches that this uses up.
+func (t *WatchTable) reachLocked(g *group) {
 	f := &t.fanout
 	g.once = part{g.all.events[:1], noticeBytes + len(f.events[g.all.events[0]].Path), g.all.base}
 	modes := watchMode(0)
-	for s, mode := range g.at {
+	for c, mode := range g.at {
 		modes |= mode
 		switch {
 		case g.key.watch == below:
-			if mode&recursive != 0 && !g.covered(s) {
-				f.reach(s, &g.all)
+			if mode&recursive != 0 && !g.covered(c) {
+				f.reach(c, &g.all)
 			}
 		case mode == standard:
-			f.reach(s, &g.once)
+			f.reach(c, &g.once)
 		default:
-			f.reach(s, &g.all)
+			f.reach(c, &g.all)
 		}
 	}
 	switch {
@@ -481,40 +497,40 @@ func (t *watchTable) reachLocked(g *group) {
 	}
 }
 
-// covered reports whether s has a recursive watch farther up, by which it is sent the same events.
-func (g *group) covered(s *Session) bool {
+// covered reports whether c has a recursive watch farther up that reaches the same events.
+func (g *group) covered(c *connection) bool {
 	for up := g.up; up != nil; up = up.up {
-		if up.at[s]&recursive != 0 && !up.hidden {
+		if up.at[c]&recursive != 0 && !up.hidden {
 			return true
 		}
 	}
 	return false
 }
 
-// reach adds a part to those of s.
-func (f *fanout) reach(s *Session, p *part) {
-	if i := s.reachedAt; i > 0 {
+// reach adds a part to the parts of c.
+func (f *fanout) reach(c *connection, p *part) {
+	if i := c.reachedAt; i > 0 {
 		r := &f.reached[i-1]
 		r.more = append(r.more, p)
 		return
 	}
-	f.reached = append(f.reached, reached{s: s, first: p})
-	s.reachedAt = len(f.reached)
+	f.reached = append(f.reached, reached{c: c, first: p})
+	c.reachedAt = len(f.reached)
 }
 
-// useUpLocked removes the one-shot watches of a group, all at once: it leaves the entries as they
-// are, and makes new ones of the rest. The connections learn that they watch the path no longer at
-// once if they are few, else from sweepLoop.
-func (t *watchTable) useUpLocked(table *pathWatches, g *group, modes watchMode) {
+// useUpLocked removes the one-shot watches of a group, all at once: it leaves the map as it is, and
+// makes a new one of the other watches. The connections are settled at once if they are few, else
+// in sweep.
+func (t *WatchTable) useUpLocked(table *pathWatches, g *group, modes watchMode) {
 	path := g.key.path
 	delete(table.at, path)
 	delete(t.herds, path)
 	table.entries -= len(g.at)
 	if modes != standard {
-		left := map[*Session]watchMode{}
-		for s, mode := range g.at {
+		left := map[*connection]watchMode{}
+		for c, mode := range g.at {
 			if mode &^= standard; mode != 0 {
-				left[s] = mode
+				left[c] = mode
 			}
 		}
 		if table.entries += len(left); len(left) > 0 {
@@ -529,25 +545,24 @@ func (t *watchTable) useUpLocked(table *pathWatches, g *group, modes watchMode) 
 	t.settleLocked(used)
 }
 
-// usedUp are the connections of which one-shot watches of a path have fired.
+// usedUp are connections with one-shot watches of a path that have fired.
 type usedUp struct {
 	path string
-	by   map[*Session]watchMode
+	by   map[*connection]watchMode
 }
 
-// settleLocked records for the connections that do not watch the path any more that it is so.
-func (t *watchTable) settleLocked(u usedUp) {
+// settleLocked takes the path off the connections that do not watch it any more.
+func (t *WatchTable) settleLocked(u usedUp) {
 	data, child := t.data.at[u.path], t.child.at[u.path]
-	for s := range u.by {
-		if data[s]|child[s] == 0 {
-			t.unwatchLocked(s, u.path)
+	for c := range u.by {
+		if data[c]|child[c] == 0 {
+			t.unwatchLocked(c, u.path)
 		}
 	}
 }
 
-// settleSome settles what has been used up, about n entries of it, and reports whether nothing is
-// left.
-func (t *watchTable) settleSome(n int) (done bool) {
+// settleSome settles about n entries of usedUp, and reports whether none are left.
+func (t *WatchTable) settleSome(n int) (done bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for n > 0 && len(t.usedUp) > 0 {
@@ -559,27 +574,25 @@ func (t *watchTable) settleSome(n int) (done bool) {
 	return len(t.usedUp) == 0
 }
 
-// lookupsLocked is up to how many lookups in an ACL are made for one event while the state is
-// locked.
+// lookupsLocked bounds the lookups in an ACL for one event while the state is locked.
 const lookupsLocked = 4
 
-// deliver queues the notifications for one connection: those of a few events at once, others as a
-// backlog.
+// deliver queues the notifications for one connection: a few events at once, more as a backlog.
 func (f *fanout) deliver(r *reached) {
-	r.s.reachedAt = 0
-	ids := *r.s.ids.Load()
+	r.c.reachedAt = 0
+	ids := *r.c.ids.Load()
 	slow := func(d due) bool {
 		e := &f.events[d.event]
 		return e.Lookups(ids) > lookupsLocked || e.Guarded() && d.base != atPath
 	}
 	events, few := f.few(r)
 	if !few || slices.ContainsFunc(events, slow) {
-		r.s.notifyLater(f.backlog(r, ids))
+		r.c.notifyLater(f.backlog(r, ids))
 		return
 	}
 	for _, d := range events {
 		if e := &f.events[d.event]; visible(e, ids, d.base) {
-			r.s.notify(e.Zxid, e.Type, e.Path)
+			r.c.notify(e.Zxid, e.Type, e.Path)
 		}
 	}
 }
@@ -597,32 +610,10 @@ func (f *fanout) few(r *reached) (events []due, ok bool) {
 	return f.due, len(f.due) <= inlineEvents
 }
 
-// merged appends the events of some parts, ascending, each once and with its deepest base.
-func merged(list []due, first *part, more []*part) []due {
-	list = first.appendDue(list)
-	if len(more) == 0 {
-		return list
-	}
-	for _, p := range more {
-		list = p.appendDue(list)
-	}
-	slices.SortFunc(list, func(a, b due) int {
-		return cmp.Or(cmp.Compare(a.event, b.event), cmp.Compare(b.base, a.base))
-	})
-	return slices.CompactFunc(list, func(a, b due) bool { return a.event == b.event })
-}
-
-func (p *part) appendDue(list []due) []due {
-	for _, i := range p.events {
-		list = append(list, due{i, p.base})
-	}
-	return list
-}
-
-// backlog returns what one connection is to be sent later.
+// backlog returns the events of one connection.
 func (f *fanout) backlog(r *reached, ids []znode.Identity) *backlog {
 	if f.shared == nil {
-		f.shared = newBurst(f.events, r.s.out.memory)
+		f.shared = newBurst(f.events, f.memory)
 	}
 	f.shared.refs.Add(1)
 	b := &backlog{of: f.shared, first: r.first, more: r.more, ids: ids, bytes: r.first.bytes}
@@ -638,107 +629,68 @@ func (f *fanout) backlog(r *reached, ids []znode.Identity) *backlog {
 	return b
 }
 
-// burst is the events of one command, shared by the connections that are to be sent some of them.
-// It counts once for the memory of all connections, until the last of them has been sent its part.
-type burst struct {
-	events []znode.Event
-	bytes  int
-	refs   atomic.Int32
-	memory *admission.Memory
-}
-
-// eventBytes is what an event counts for besides its path: its part of a burst, and of the groups
-// that it may be in.
-const eventBytes = 160
-
-// newBurst copies the events, without the data of their nodes. Its caller holds a reference.
-func newBurst(events []znode.Event, m *admission.Memory) *burst {
-	b := &burst{events: slices.Clone(events), memory: m}
-	for i := range b.events {
-		b.events[i].Data = nil
-		b.bytes += eventBytes + len(b.events[i].Path)
-	}
-	b.refs.Store(1)
-	m.AddShared(b.bytes)
-	return b
-}
-
-// release takes a reference back.
-func (b *burst) release() {
-	if b.refs.Add(-1) == 0 {
-		b.memory.AddShared(-b.bytes)
-	}
-}
-
-// backlog is the part of a burst that one connection is to be sent.
-type backlog struct {
-	of    *burst
-	first *part
-	more  []*part          // until the first frame is made
-	ids   []znode.Identity // of the connection, when it happened
-	bytes int              // of all frames, at the most
-	own   int              // what it counts for besides its burst
-
-	due  []due // of several parts, when the first frame has been made
-	done int   // position behind what has been sent or skipped, in due or in first.events
-}
-
-// Of what a backlog counts for besides its burst: itself, each of several parts, and each event
-// while these are merged. The frames of a chunk come on top.
-const (
-	backlogBytes = 256
-	partBytes    = 16
-	dueBytes     = 16
-)
-
-// zxid is that of the command.
-func (b *backlog) zxid() wire.Zxid { return b.of.events[0].Zxid }
-
-// next returns the next event that is to be sent, if it may be; false if there is none.
-func (b *backlog) next() (d due, ok bool) {
-	if b.more != nil {
-		b.due, b.more = merged(nil, b.first, b.more), nil
-	}
-	switch {
-	case b.due == nil && b.done < len(b.first.events):
-		d = due{b.first.events[b.done], b.first.base}
-	case b.done < len(b.due):
-		d = b.due[b.done]
-	default:
-		return due{}, false
-	}
-	b.done++
-	return d, true
-}
-
-// appendFrames appends about a chunk of frames, and returns their number. Nothing of the backlog is
-// left when it appends none.
-func (b *backlog) appendFrames(buf []byte) (frames []byte, n int) {
-	for len(buf) < writeChunkBytes {
-		d, ok := b.next()
-		if !ok {
-			break
-		}
-		if e := &b.of.events[d.event]; visible(e, b.ids, d.base) {
-			buf = appendNotice(buf, e.Zxid, e.Type, e.Path)
-			n++
-		}
-	}
-	return buf, n
-}
-
-// writeChunkBytes is how much is written at a time. A client that receives none of it for the
-// length of its session timeout is disconnected; one that is only slow is not.
-const writeChunkBytes = 64 << 10
-
-// noticeBytes is at least what a notification counts for besides its path.
-const noticeBytes = 64
-
-// appendNotice appends the frame of a notification.
-func appendNotice(buf []byte, zxid wire.Zxid, t wire.EventType, path string) []byte {
-	return wire.AppendReply(buf, wire.ReplyHeader{Xid: wire.XidNotification, Zxid: zxid},
-		wire.WatcherEvent{Type: t, State: wire.StateSyncConnected, Path: path})
-}
-
-// herdSize is how many connections have to watch a node for it to be among the Herds.
+// herdSize is the least number of connections that watch a node of Herds.
 const herdSize = 100
+
+// Watch is one entry of the data table: a session and a path that it watches.
+type Watch struct {
+	Session wire.SessionID
+	Path    string
+}
+
+// Data lists the data table, in which exists, getData and addWatch register, sorted by session and
+// path (the four-letter words wchc and wchp).
+func (t *WatchTable) Data() []Watch {
+	t.mu.Lock()
+	var list []Watch
+	for path, at := range t.data.at {
+		for c := range at {
+			list = append(list, Watch{Session: c.id, Path: path})
+		}
+	}
+	t.mu.Unlock()
+	slices.SortFunc(list, func(a, b Watch) int {
+		return cmp.Or(cmp.Compare(uint64(a.Session), uint64(b.Session)), cmp.Compare(a.Path, b.Path))
+	})
+	return list
+}
+
+// Watchers returns the number of connections that watch a node, in the table in which there are
+// more.
+func (t *WatchTable) Watchers(path string) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.watchersLocked(path)
+}
+
+func (t *WatchTable) watchersLocked(path string) int {
+	return max(len(t.data.at[path]), len(t.child.at[path]))
+}
+
+// Herds returns the nodes that at least herdSize connections watch, and the number of these, the
+// most watched node first.
+func (t *WatchTable) Herds() (paths []string, watchers []int) {
+	t.mu.Lock()
+	size := map[string]int{}
+	for path := range t.herds {
+		if n := t.watchersLocked(path); n >= herdSize {
+			size[path] = n
+			paths = append(paths, path)
+		} else {
+			delete(t.herds, path)
+		}
+	}
+	t.mu.Unlock()
+	slices.SortFunc(paths, func(a, b string) int { return cmp.Or(cmp.Compare(size[b], size[a]), cmp.Compare(a, b)) })
+	for _, path := range paths {
+		watchers = append(watchers, size[path])
+	}
+	return paths, watchers
+}
+
+// by returns the paths that a connection watches, sorted.
+func (t *WatchTable) by(c *connection) []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Sorted(maps.Keys(c.watched))
+}

@@ -17,7 +17,7 @@ import (
 type entry struct {
 	child bool
 	path  string
-	s     *Session
+	s     *connection
 }
 
 // watches is that table.
@@ -35,8 +35,8 @@ func (w watches) drop(e entry, modes watchMode) {
 func (w watches) fire(t wire.EventType, path string) int { return len(w.told(t, path)) }
 
 // told removes what an event uses up, and returns the connections that are told.
-func (w watches) told(t wire.EventType, path string) map[*Session]bool {
-	told := map[*Session]bool{}
+func (w watches) told(t wire.EventType, path string) map[*connection]bool {
+	told := map[*connection]bool{}
 	for e, mode := range w {
 		above := strings.HasPrefix(path, strings.TrimSuffix(e.path, "/")+"/")
 		switch {
@@ -52,7 +52,7 @@ func (w watches) told(t wire.EventType, path string) map[*Session]bool {
 
 func (w watches) counts() WatchCounts {
 	c := WatchCounts{Watches: len(w)}
-	sessions, paths := map[*Session]bool{}, map[string]bool{}
+	sessions, paths := map[*connection]bool{}, map[string]bool{}
 	for e := range w {
 		if sessions[e.s] = true; !e.child {
 			paths[e.path] = true
@@ -68,9 +68,9 @@ func (w watches) counts() WatchCounts {
 func TestWatchTable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, _ := newMember(t, Config{})
-		var sessions []*Session
+		var sessions []*connection
 		for range 4 {
-			sessions = append(sessions, mustConnect(t, m, 10*time.Second).s)
+			sessions = append(sessions, &mustConnect(t, m, 10*time.Second).s.connection)
 		}
 		paths := []string{"/", "/a", "/a/b", "/a/b/c", "/a/e/c", "/d"}
 		events := []wire.EventType{wire.EventNodeCreated, wire.EventNodeDeleted, wire.EventNodeDataChanged, wire.EventNodeChildrenChanged}
@@ -136,7 +136,7 @@ func TestWatchTable(t *testing.T) {
 func TestAncestorsAreRemembered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, _ := newMember(t, Config{})
-		s := mustConnect(t, m, 10*time.Second).s
+		s := &mustConnect(t, m, 10*time.Second).s.connection
 		for _, path := range []string{"/a", "/a/b", "/a/b/c"} {
 			m.watches.add(s, path, recursive, 0)
 		}
@@ -171,7 +171,7 @@ func TestEventsForConnectionsWithManyIdentities(t *testing.T) {
 		m, _ := newMember(t, Config{})
 		c, other := mustConnect(t, m, 10*time.Second), mustConnect(t, m, 10*time.Second)
 		for i := range 2 * lookupsLocked {
-			if code := c.s.identifyAll([]znode.Identity{{Scheme: "digest", ID: fmt.Sprintf("u%d:h", i)}}); code != wire.CodeOK {
+			if code := c.s.login.identifyAll([]znode.Identity{{Scheme: "digest", ID: fmt.Sprintf("u%d:h", i)}}); code != wire.CodeOK {
 				t.Fatal(code)
 			}
 		}

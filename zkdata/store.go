@@ -59,7 +59,7 @@ func (n *Node) content(path string, extended bool) znode.Node {
 func FromStore(store *znode.Store) (s *State, left int) {
 	s = emptyState()
 	s.Zxid = store.Zxid()
-	for info := range store.Sessions() {
+	for info := range store.Sessions().All() {
 		if slices.Equal(info.Password, info.ID.ZooKeeperPassword()) {
 			s.Sessions[info.ID] = info.TimeoutMs
 		} else {

@@ -68,7 +68,7 @@ func benchStore(tb testing.TB, n int) *Store {
 var shared = sync.OnceValue(func() *Store { return benchStore(new(testing.B), million) })
 
 func lastSeq(s *Store) int {
-	info, _ := s.Session(1)
+	info, _ := s.Sessions().Get(1)
 	return int(info.LastSeq)
 }
 

@@ -56,10 +56,6 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind%d", uint8(k))
 }
 
-// Identity is an authenticated identity of a connection: a scheme and a name within the scheme.
-// The scheme "super" with any id passes every check.
-type Identity struct{ Scheme, ID string }
-
 // Command is the unit of the replicated log.
 //
 // A client's requests have the Seq 1, 2, 3, ... in the order in which they arrived, under the

@@ -45,44 +45,44 @@ type Content struct {
 // are missing, and /zookeeper/config is as it is before the first configuration: the members are
 // not part of the content. An error says which session or node cannot be.
 func FromContent(c Content) (*Store, error) {
-	s := empty()
-	s.zxid = c.Zxid
+	st := empty()
+	st.zxid = c.Zxid
 	for row := range c.Sessions {
-		if _, ok := s.sessionSlots[row.ID]; ok || !mayBeSession(row.ID) {
+		if _, ok := st.sessions.slots[row.ID]; ok || !mayBeSession(row.ID) {
 			return nil, fmt.Errorf("znode: session %v: it exists already, or its id marks no session", row.ID)
 		}
-		s.addSession(session{id: row.ID, generation: 1, timeoutMs: row.TimeoutMs, password: string(row.Password)})
+		st.sessions.add(session{id: row.ID, generation: 1, timeoutMs: row.TimeoutMs, password: string(row.Password)})
 	}
 	for n := range c.Nodes {
-		if _, ok := s.paths[n.Path]; ok {
+		if _, ok := st.tree.paths[n.Path]; ok {
 			return nil, fmt.Errorf("znode: there are two nodes %q", n.Path)
 		}
 		if n.Path != configPath {
-			s.takeOver(n)
+			st.takeOver(n)
 		}
 	}
-	fresh := New()
+	fresh := New().state.tree
 	for _, path := range builtInPaths {
-		if _, ok := s.paths[path]; !ok {
+		if _, ok := st.tree.paths[path]; !ok {
 			n := *fresh.nodes.row(fresh.paths[path])
-			n.acl = s.acls.intern(n.acl.entries)
-			s.place(n)
+			n.acl = st.tree.acls.intern(n.acl.entries)
+			st.tree.place(n)
 		}
 	}
-	if err := s.derive(); err != nil {
+	if err := st.derive(); err != nil {
 		return nil, fmt.Errorf("znode: %w", err)
 	}
-	for _, q := range s.quotas.byPath { // the other program's usage may be out of date
-		s.quotas.touch(q)
+	for _, q := range st.tree.quotas.byPath { // the other program's usage may be out of date
+		st.tree.quotas.touch(q)
 	}
-	s.flushQuotas()
-	return s, nil
+	st.tree.flushQuotas()
+	return newStore(st), nil
 }
 
 // takeOver places a node.
-func (s *Store) takeOver(n Node) {
+func (st *state) takeOver(n Node) {
 	row := node{
-		path: n.Path, data: n.Data, acl: s.acls.intern(n.ACL), czxid: n.Czxid, mzxid: n.Mzxid, pzxid: n.Pzxid,
+		path: n.Path, data: n.Data, acl: st.tree.acls.intern(n.ACL), czxid: n.Czxid, mzxid: n.Mzxid, pzxid: n.Pzxid,
 		ctimeMs: n.CtimeMs, mtimeMs: n.MtimeMs, version: n.Version, creates: n.Creates, aversion: n.Aversion,
 		kind: kindPersistent,
 	}
@@ -94,14 +94,14 @@ func (s *Store) takeOver(n Node) {
 	case n.Container:
 		row.kind = kindContainer
 	}
-	s.zxid = max(s.zxid, n.Czxid, n.Mzxid, n.Pzxid)
-	s.place(row)
+	st.zxid = max(st.zxid, n.Czxid, n.Mzxid, n.Pzxid)
+	st.tree.place(row)
 }
 
 // AllNodes returns all nodes, in no particular order.
 func (s *Store) AllNodes() iter.Seq[Node] {
 	return func(yield func(Node) bool) {
-		for _, n := range s.allNodes() {
+		for _, n := range s.state.tree.allNodes() {
 			out := Node{
 				Path: n.path, Data: n.data, ACL: slices.Clip(n.acl.entries), Czxid: n.czxid, Mzxid: n.mzxid, Pzxid: n.pzxid,
 				CtimeMs: n.ctimeMs, MtimeMs: n.mtimeMs, Version: n.version, Creates: n.creates, Aversion: n.aversion,

@@ -48,7 +48,7 @@ func TestContent(t *testing.T) {
 	if data, _, _ := store.Get("/zookeeper/quota/a/zookeeper_stats", nil); string(data) != "count=4,bytes=1" {
 		t.Errorf("usage %q is not counted anew", data)
 	}
-	if info, ok := store.Session(session); !ok || info.TimeoutMs != 6000 || info.Ephemerals != 1 || info.Generation != 1 {
+	if info, ok := store.Sessions().Get(session); !ok || info.TimeoutMs != 6000 || info.Ephemerals != 1 || info.Generation != 1 {
 		t.Errorf("session %+v, %v", info, ok)
 	}
 	var out []Node

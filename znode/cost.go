@@ -181,14 +181,15 @@ func (p *prefixLengths) add(expr string) {
 // Replaced returns the number of bytes of a request's data that replace present data. Cost.Size
 // counts them, although they do not make the state larger.
 func (s *Store) Replaced(r wire.Record) (bytes int64) {
+	t := s.state.tree
 	switch r := r.(type) {
 	case *wire.MultiRequest:
 		for i := range r.Ops {
 			bytes += s.Replaced(r.Ops[i].Record)
 		}
 	case *wire.SetDataRequest:
-		if i, ok := s.find(r.Path); ok {
-			bytes = int64(min(len(r.Data), len(s.nodes.row(i).data)))
+		if i, ok := t.find(r.Path); ok {
+			bytes = int64(min(len(r.Data), len(t.nodes.row(i).data)))
 		}
 	}
 	return bytes

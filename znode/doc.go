@@ -1,9 +1,9 @@
 // Package znode is the replicated state machine: the tree of nodes with their ACLs and quotas, the
 // sessions, and the formats of the commands, log entries and snapshots that carry them. It has no
 // goroutine, clock, random number, logging or I/O, and no lock: its caller keeps Apply and the
-// reads apart. Nothing that can be seen depends on the order of a map. Begin reading with
-// Store.Apply in store.go, then request.go (what each request does) and effect.go (the only
-// functions that change a node).
+// reads apart. No result depends on the order of a map. Begin reading with Store.Apply in store.go,
+// then tx.go and request.go (the effects of each command) and effect.go (the only functions that
+// change a node).
 //
 // # Who calls what
 //
@@ -50,6 +50,15 @@
 //
 // # How it is built
 //
+//	Store         what the others call: Apply, the reads, Snapshot
+//	  state       zxid, clock, members, and
+//	    tree      nodes, links, paths, ACLs, quotas, listings; knows no session and no command
+//	    Registry  sessions, their last seqs, their ephemerals by slot; knows no tree
+//	  tx          one command: decides which effects it has (tx.go, request.go, reconfig.go)
+//	    effects   changes nodes, collects events, and can take all of it back
+//
+// The tree has its nodes in rows:
+//
 //	paths   map: path -> slot
 //	nodes   rows by slot, in pages of 16:  what a snapshot keeps; shared with it, copied on write
 //	links   rows by slot, in pages of 16:  parent, first child, siblings, sums of the nodes below
@@ -57,7 +66,4 @@
 //
 // A million nodes with 16 bytes of data take about 250 MB. Taking a snapshot copies the list of
 // pages; afterwards the first write to a page copies that page (1.8 KB).
-//
-// Every change of a node goes through the few functions of effect.go, which update totals, quotas
-// and links, and can undo the change; the functions in request.go only decide.
 package znode

@@ -7,9 +7,47 @@ import (
 	"lockkeeper/wire"
 )
 
-// This file holds the effects that commands are made of: all that ever changes a node, but for the
-// upkeep of quota usage. Each keeps the totals and the quotas right, marks the transaction as
-// changed, and can be taken back.
+// effects are the effects of one command on the nodes, with its events. Its methods are all that
+// ever changes a node, but for the upkeep of quota usage. Each keeps the totals and the quotas
+// right, sets changed, and can be taken back.
+type effects struct {
+	state   *state
+	zxid    wire.Zxid // that the command gets if it has an effect
+	changed bool      // whether it had one
+	events  []Event
+	// guarding is the parent of the nodes that the guards above are for; noSlot: none.
+	guarding slot
+	above    []guard
+	buried   bool
+	undo     []undo // how to take the effects back, the newest last
+	undoing  bool   // whether effects are noted in undo: only a multi may have to
+}
+
+// begin prepares for the next command of an entry of that term.
+func (x *effects) begin(term uint64) {
+	x.zxid = max(x.state.zxid+1, wire.Zxid(term<<32)+1)
+	x.changed = false
+	x.events = recycle(x.events)
+	x.guarding, x.above, x.buried = noSlot, nil, false
+	x.undo, x.undoing = recycle(x.undo), false
+}
+
+// end makes zxid the state's if the command had an effect.
+func (x *effects) end() {
+	if x.changed {
+		x.state.zxid = x.zxid
+		x.state.tree.flushQuotas()
+	}
+}
+
+// recycle empties a buffer for the next command; it drops one that a rare command has made large.
+func recycle[T any](buf []T) []T {
+	if cap(buf) > 1024 {
+		return nil
+	}
+	clear(buf) // for the garbage collector
+	return buf[:0]
+}
 
 // undo says how to take one effect back.
 type undo struct {
@@ -26,149 +64,193 @@ const (
 )
 
 // note remembers how to take an effect back, if that may be needed.
-func (s *Store) note(kind undoKind, old node) {
-	s.tx.changed = true
-	if s.tx.undoing {
-		s.tx.undo = append(s.tx.undo, undo{kind, old})
+func (x *effects) note(kind undoKind, old node) {
+	x.changed = true
+	if x.undoing {
+		x.undo = append(x.undo, undo{kind, old})
 	}
 }
 
 // guards returns the guards of events about children of the node at parent, and whether there are
 // more of them. Most events of a command are about children of one node.
-func (s *Store) guards(parent slot) (above []guard, more bool) {
-	t := &s.tx
-	if s.acls.closed == 0 || parent == noSlot {
+func (x *effects) guards(parent slot) (above []guard, more bool) {
+	t := x.state.tree
+	if t.acls.closed == 0 || parent == noSlot {
 		return nil, false
 	}
-	if t.guarding != parent {
-		t.guarding, t.above, t.buried = parent, nil, false
-		for at := parent; at != noSlot; at = s.link(at).parent {
-			n := s.nodes.row(at)
-			if n.acl.open() || slices.ContainsFunc(t.above, func(g guard) bool { return g.list == n.acl }) {
+	if x.guarding != parent {
+		x.guarding, x.above, x.buried = parent, nil, false
+		for at := parent; at != noSlot; at = t.link(at).parent {
+			n := t.nodes.row(at)
+			if n.acl.open() || slices.ContainsFunc(x.above, func(g guard) bool { return g.list == n.acl }) {
 				continue
 			}
-			if t.buried = len(t.above) == maxGuards; t.buried {
+			if x.buried = len(x.above) == maxGuards; x.buried {
 				break
 			}
-			t.above = append(t.above, guard{len(n.path), n.acl})
+			x.above = append(x.above, guard{len(n.path), n.acl})
 		}
 	}
-	return t.above, t.buried
+	return x.above, x.buried
 }
 
 // event adds an event about n, which is, or was, a child of the node at parent. For
 // NodeChildrenChanged, which recursive watches do not see, parent may be noSlot.
-func (s *Store) event(typ wire.EventType, n *node, parent slot) {
-	e := Event{Type: typ, Path: n.path, ACL: n.acl.entries, Zxid: s.tx.zxid, list: n.acl}
-	e.kept = s.keepsQuotas && underQuota(n.path)
-	e.above, e.buried = s.guards(parent)
+func (x *effects) event(typ wire.EventType, n *node, parent slot) {
+	e := Event{Type: typ, Path: n.path, ACL: n.acl.entries, Zxid: x.zxid, list: n.acl}
+	e.kept = x.state.keepsQuotas && underQuota(n.path)
+	e.above, e.buried = x.guards(parent)
 	if n.kind == kindEphemeral {
 		e.Owner, e.Czxid, e.CtimeMs = wire.SessionID(n.owner), n.czxid, n.ctimeMs
 		e.Data = n.data
 	}
-	s.tx.events = append(s.tx.events, e)
+	x.events = append(x.events, e)
 }
 
 // createNode adds n, which holds a reference to its ACL, as a child of the node at parent.
-func (s *Store) createNode(n node, parent slot) slot {
-	p := s.edit(parent)
+func (x *effects) createNode(n node, parent slot) slot {
+	t := x.state.tree
+	p := x.edit(parent)
 	if p.creates < math.MaxInt32 {
 		p.creates++ // then it stays: ZooKeeper only ever replaces it by a larger number
 	}
-	p.pzxid = s.tx.zxid
+	p.pzxid = x.zxid
 	if of, ok := statsOf(n.path); ok {
-		n.data = s.usageText(of)
+		n.data = t.usageText(of)
 	}
-	i := s.insert(n, parent)
-	s.note(undoCreate, node{path: n.path})
-	s.event(wire.EventNodeCreated, s.nodes.row(i), parent)
-	s.event(wire.EventNodeChildrenChanged, s.nodes.row(parent), noSlot)
+	i := x.insert(n, parent)
+	x.note(undoCreate, node{path: n.path})
+	x.event(wire.EventNodeCreated, t.nodes.row(i), parent)
+	x.event(wire.EventNodeChildrenChanged, t.nodes.row(parent), noSlot)
 	return i
 }
 
 // deleteNode removes the node at i, which has no children.
-func (s *Store) deleteNode(i slot) {
-	old := *s.nodes.row(i)
-	parent := s.link(i).parent
-	s.edit(parent).pzxid = s.tx.zxid
-	s.event(wire.EventNodeDeleted, &old, parent)
-	s.withdraw(i)
-	s.note(undoDelete, old)
-	s.event(wire.EventNodeChildrenChanged, s.nodes.row(parent), noSlot)
+func (x *effects) deleteNode(i slot) {
+	t := x.state.tree
+	old := *t.nodes.row(i)
+	parent := t.link(i).parent
+	x.edit(parent).pzxid = x.zxid
+	x.event(wire.EventNodeDeleted, &old, parent)
+	x.withdraw(i)
+	x.note(undoDelete, old)
+	x.event(wire.EventNodeChildrenChanged, t.nodes.row(parent), noSlot)
 }
 
 // edit returns the node at i for changing its row. The data is for replaceData.
-func (s *Store) edit(i slot) *node {
-	n := s.nodes.mut(i)
-	s.note(undoEdit, *n)
+func (x *effects) edit(i slot) *node {
+	n := x.state.tree.nodes.mut(i)
+	x.note(undoEdit, *n)
 	return n
 }
 
-// replaceData gives n, from edit, which is at i, other data. It leaves the Stat alone.
-func (s *Store) replaceData(i slot, n *node, data []byte) {
-	diff := int64(len(data) - len(n.data))
-	n.data = data
-	s.sizeBytes += diff
-	if diff != 0 && !underQuota(n.path) {
-		l := s.link(i)
-		if l.bytes += diff; l.quota {
-			s.quotas.touch(s.quotas.byPath[n.path])
-		}
-		s.sumUp(i, 0, 0, diff)
-	}
-	if of, ok := limitsOf(n.path); ok {
-		s.quotas.byPath[of].read = false
-	}
-}
-
 // insert adds n to the tree and to all that is derived from it.
-func (s *Store) insert(n node, parent slot) slot {
-	i := s.place(n)
-	s.attach(i, parent)
-	if s.link(i).quota {
-		s.quotas.touch(s.quotas.byPath[n.path])
-	}
-	if of, ok := limitsOf(n.path); ok {
-		s.startQuota(of)
-	}
+func (x *effects) insert(n node, parent slot) slot {
+	i := x.state.tree.insert(n, parent)
+	x.state.own(i)
 	return i
 }
 
 // withdraw is the reverse of insert. It gives the reference to the ACL back.
-func (s *Store) withdraw(i slot) {
-	n := *s.nodes.row(i)
-	if of, ok := limitsOf(n.path); ok {
-		s.stopQuota(of)
-	}
-	if s.link(i).quota {
-		s.quotas.touch(s.quotas.byPath[n.path])
-	}
-	s.detach(i)
-	s.acls.release(n.acl)
-	if s.tx.guarding == i {
-		s.tx.guarding = noSlot // another node may get the slot
+func (x *effects) withdraw(i slot) {
+	x.state.disown(i)
+	x.state.tree.withdraw(i)
+	if x.guarding == i {
+		x.guarding = noSlot // another node may get the slot
 	}
 }
 
 // rollback takes back all effects that were noted, the newest first.
-func (s *Store) rollback() {
-	t := &s.tx
-	for k := len(t.undo) - 1; k >= 0; k-- {
-		u := &t.undo[k]
+func (x *effects) rollback() {
+	t := x.state.tree
+	for k := len(x.undo) - 1; k >= 0; k-- {
+		u := &x.undo[k]
 		switch u.kind {
 		case undoCreate:
-			s.withdraw(s.paths[u.old.path])
+			x.withdraw(t.paths[u.old.path])
 		case undoDelete:
-			s.acls.retain(u.old.acl)
-			s.insert(u.old, s.paths[parentOf(u.old.path)])
+			t.acls.retain(u.old.acl)
+			x.insert(u.old, t.paths[parentOf(u.old.path)])
 		case undoEdit:
-			i := s.paths[u.old.path]
-			n := s.nodes.mut(i)
-			s.replaceData(i, n, u.old.data)
+			i := t.paths[u.old.path]
+			n := t.nodes.mut(i)
+			t.replaceData(i, n, u.old.data)
 			*n = u.old // with the same ACL: setACL is never part of a multi
 		}
 	}
-	s.quotas.forget()
-	t.events = t.events[:0]
-	t.changed = false
+	t.quotas.forget()
+	x.events = x.events[:0]
+	x.changed = false
 }
+
+// Event is a trigger: a change that watches may be set on. The events of a command are in the
+// order of docs/protocol/watches.md 3.1: NodeCreated(P), NodeChildrenChanged(parent);
+// NodeDeleted(P), NodeChildrenChanged(parent); NodeDataChanged(P). NodeDeleted comes once and is
+// for both watch tables.
+type Event struct {
+	Type wire.EventType
+	Path string
+	// of Path's node at that moment; for NodeDeleted the last it had. Never modified
+	ACL  []wire.ACL
+	Zxid wire.Zxid
+	// Owner is the session of an ephemeral node, 0 for others. With it come the node's czxid, its
+	// ctime, and its data at that moment, which are never modified.
+	Owner   wire.SessionID
+	Czxid   wire.Zxid
+	CtimeMs int64
+	Data    []byte
+
+	list *aclList // of which ACL is the entries
+	kept bool     // for the super user, see KeepQuotas
+	// above are the nodes above Path that not everybody may read, the deepest first, one for each
+	// ACL. buried is that there are more than maxGuards.
+	above  []guard
+	buried bool
+}
+
+// ReadableBy reports whether a connection with the identities ids, its "ip" among them, may read
+// Path's node.
+func (e *Event) ReadableBy(ids []Identity) bool {
+	if e.kept && !IsSuper(ids) {
+		return false
+	}
+	return e.list == nil || e.list.allows(ids, wire.PermRead)
+}
+
+// A guard is a node, by the length of its path, with an ACL that does not let everybody read it.
+type guard struct {
+	length int
+	list   *aclList
+}
+
+// maxGuards is the number of guards of an Event. It is more than anybody nests.
+const maxGuards = 8
+
+// Guarded reports whether there are nodes above Path that not everybody may read.
+func (e *Event) Guarded() bool { return len(e.above) > 0 }
+
+// NamedTo reports whether a connection with the identities ids that watches recursively, from a
+// node with a path of length bytes, may learn of Path: a client that may not list a node's children
+// is not told their names.
+func (e *Event) NamedTo(ids []Identity, length int) bool {
+	if e.buried && !IsSuper(ids) {
+		return false
+	}
+	for _, g := range e.above {
+		if g.length >= length && !g.list.allows(ids, wire.PermRead) {
+			return false
+		}
+	}
+	return true
+}
+
+// Lookups returns the number of lookups that ReadableBy makes, each about 30 ns.
+func (e *Event) Lookups(ids []Identity) int {
+	if e.list == nil {
+		return 0
+	}
+	return e.list.lookups(ids, wire.PermRead)
+}
+
+// Access returns the permissions on Path's node.
+func (e *Event) Access() *Access { return (*Access)(e.list) }

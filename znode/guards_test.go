@@ -19,21 +19,21 @@ func TestGuards(t *testing.T) {
 		me := Identity{Scheme: "digest", ID: "me:h"}
 		var term uint64 = 1
 		apply := func(op wire.Op, record wire.Record) (events []Event) {
-			s.begin(term, 0, &Command{})
+			s.tx.begin(term, 0, &Command{})
 			term++
 			s.tx.ids = append(s.tx.ids, me)
 			var r Result
 			var code wire.Code
 			if m, ok := record.(*wire.MultiRequest); ok {
-				code = s.multiRequest(m.Ops, &r)
+				code = s.tx.multiRequest(m.Ops, &r)
 			} else {
-				code = s.op(op, record, &r.Path, &r.Stat)
+				code = s.tx.op(op, record, &r.Path, &r.Stat)
 			}
 			if code != wire.CodeOK {
 				t.Fatal(code)
 			}
-			s.zxid = s.tx.zxid
-			return slices.Clone(s.tx.events)
+			s.state.zxid = s.tx.effects.zxid
+			return slices.Clone(s.tx.effects.events)
 		}
 		path, hidden := "", map[string]bool{}
 		var paths []string
@@ -71,8 +71,8 @@ func TestGuards(t *testing.T) {
 		}
 		check(apply(wire.OpSetData, &wire.SetDataRequest{Path: paths[0], Version: -1}))
 		check(apply(wire.OpMulti, multi))
-		if s.acls.closed != 0 {
-			t.Fatalf("%d closed ACLs are left", s.acls.closed)
+		if s.state.tree.acls.closed != 0 {
+			t.Fatalf("%d closed ACLs are left", s.state.tree.acls.closed)
 		}
 	}
 }

@@ -25,7 +25,7 @@ func TestIdentitiesStay(t *testing.T) {
 		t.Fatalf("shown with the request: %v", r.Code)
 	}
 	d.must(1, wire.OpSetData, set)
-	if info, _ := d.s.Session(1); !slices.Equal(info.Identities, []Identity{mine}) {
+	if info, _ := d.s.Sessions().Get(1); !slices.Equal(info.Identities, []Identity{mine}) {
 		t.Errorf("the state keeps %v", info.Identities)
 	}
 	d.s = restored(t, d.s)

@@ -10,7 +10,7 @@ import "slices"
 // List, Step and Close are reads, but of one Listing not at the same time; after Close, Names needs
 // no lock.
 type Listing struct {
-	store  *Store
+	tree   *tree
 	parent slot
 	next   slot // the next child to list; noSlot when all have been listed
 	names  []string
@@ -21,25 +21,28 @@ type Listing struct {
 // List begins to list the children of the node at path; nil if there is none. The Listing has to be
 // closed.
 func (s *Store) List(path string) *Listing {
-	i, ok := s.find(path)
+	t := s.state.tree
+	i, ok := t.find(path)
 	if !ok {
 		return nil
 	}
-	l := &Listing{store: s, parent: i, next: s.link(i).first, names: []string{}, gone: map[string]int{}}
-	s.changeListings(func(all []*Listing) []*Listing { return append(slices.Clone(all), l) })
+	l := &Listing{tree: t, parent: i, next: t.link(i).first, names: []string{}, gone: map[string]int{}}
+	t.changeListings(func(all []*Listing) []*Listing { return append(slices.Clone(all), l) })
 	return l
 }
 
 // Step lists up to n more children of a node of s and reports whether all that there are have been
-// listed. lost says that the node has been deleted, and that the listing cannot be continued.
+// listed. lost says that the node has been deleted, or the state replaced, and that the listing
+// cannot be continued.
 func (l *Listing) Step(s *Store, n int) (done, lost bool) {
-	if l.lost || s != l.store {
+	t := s.state.tree
+	if l.lost || t != l.tree {
 		return false, true
 	}
-	parent, first := s.nodes.row(l.parent).path, s.link(l.parent).first
+	parent, first := t.nodes.row(l.parent).path, t.link(l.parent).first
 	for ; n > 0 && l.next != noSlot; n-- {
-		l.names = append(l.names, nameIn(parent, s.nodes.row(l.next).path))
-		if l.next = s.link(l.next).next; l.next == first {
+		l.names = append(l.names, nameIn(parent, t.nodes.row(l.next).path))
+		if l.next = t.link(l.next).next; l.next == first {
 			l.next = noSlot
 		}
 	}
@@ -48,7 +51,7 @@ func (l *Listing) Step(s *Store, n int) (done, lost bool) {
 
 // Close ends the listing: it does not follow later changes.
 func (l *Listing) Close() {
-	l.store.changeListings(func(all []*Listing) []*Listing {
+	l.tree.changeListings(func(all []*Listing) []*Listing {
 		return slices.DeleteFunc(slices.Clone(all), func(other *Listing) bool { return other == l })
 	})
 }
@@ -68,9 +71,9 @@ func (l *Listing) Names() []string {
 }
 
 // changeListings replaces the list of listings. Several readers may do so at once.
-func (s *Store) changeListings(change func([]*Listing) []*Listing) {
+func (t *tree) changeListings(change func([]*Listing) []*Listing) {
 	for {
-		old := s.listings.Load()
+		old := t.listings.Load()
 		var all []*Listing
 		if old != nil {
 			all = *old
@@ -80,7 +83,7 @@ func (s *Store) changeListings(change func([]*Listing) []*Listing) {
 		if len(all) == 0 {
 			next = nil
 		}
-		if s.listings.CompareAndSwap(old, next) {
+		if t.listings.CompareAndSwap(old, next) {
 			return
 		}
 	}
@@ -88,8 +91,8 @@ func (s *Store) changeListings(change func([]*Listing) []*Listing) {
 
 // childAttached updates the listings of the node at parent, which has the one at i as its new last
 // child.
-func (s *Store) childAttached(i, parent slot) {
-	if all := s.listings.Load(); all != nil {
+func (t *tree) childAttached(i, parent slot) {
+	if all := t.listings.Load(); all != nil {
 		for _, l := range *all {
 			if l.parent == parent && !l.lost && l.next == noSlot {
 				l.next = i
@@ -99,12 +102,12 @@ func (s *Store) childAttached(i, parent slot) {
 }
 
 // childDetaching updates the listings before the node at i is deleted.
-func (s *Store) childDetaching(i slot) {
-	all := s.listings.Load()
+func (t *tree) childDetaching(i slot) {
+	all := t.listings.Load()
 	if all == nil {
 		return
 	}
-	link := s.link(i)
+	link := t.link(i)
 	for _, l := range *all {
 		switch {
 		case l.lost:
@@ -112,9 +115,9 @@ func (s *Store) childDetaching(i slot) {
 			l.lost = true
 		case l.parent != link.parent:
 		case l.next != i:
-			parent := s.nodes.row(l.parent).path
-			l.gone[nameIn(parent, s.nodes.row(i).path)] = len(l.names)
-		case link.next == s.link(l.parent).first:
+			parent := t.nodes.row(l.parent).path
+			l.gone[nameIn(parent, t.nodes.row(i).path)] = len(l.names)
+		case link.next == t.link(l.parent).first:
 			l.next = noSlot
 		default:
 			l.next = link.next

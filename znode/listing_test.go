@@ -52,7 +52,7 @@ func TestListingAgreesWithChildren(t *testing.T) {
 		if slices.Sort(names); !slices.Equal(got, names) {
 			t.Fatalf("seed %d: listed %v, there are %v", seed, got, names)
 		}
-		if other.Close(); w.s.listings.Load() != nil {
+		if other.Close(); w.s.state.tree.listings.Load() != nil {
 			t.Fatalf("seed %d: listings are left", seed)
 		}
 	}

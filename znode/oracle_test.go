@@ -276,8 +276,8 @@ func (o *oracle) op(inMulti bool) (wire.Op, wire.Record) {
 func (o *oracle) compare() {
 	o.t.Helper()
 	super := []Identity{{"super", ""}}
-	if o.s.Zxid() != o.m.zxid || o.s.timeMs != o.m.timeMs || o.s.ClockMs() != o.m.clockMs {
-		o.t.Fatalf("at %v, %d, %d, model at %v, %d, %d", o.s.Zxid(), o.s.timeMs, o.s.ClockMs(), o.m.zxid, o.m.timeMs, o.m.clockMs)
+	if o.s.Zxid() != o.m.zxid || o.s.state.timeMs != o.m.timeMs || o.s.ClockMs() != o.m.clockMs {
+		o.t.Fatalf("at %v, %d, %d, model at %v, %d, %d", o.s.Zxid(), o.s.state.timeMs, o.s.ClockMs(), o.m.zxid, o.m.timeMs, o.m.clockMs)
 	}
 	want := Counts{Nodes: len(o.m.nodes) + 1, Sessions: len(o.m.sessions), DataSizeBytes: int64(len(o.m.nodes["/"].data))}
 	ephemerals := map[wire.SessionID][]string{}
@@ -296,12 +296,12 @@ func (o *oracle) compare() {
 		if !slices.Equal(names, o.m.children(path)) {
 			o.t.Fatalf("children of %q: %v, model has %v", path, names, o.m.children(path))
 		}
-		i, _ := o.s.find(path)
+		i, _ := o.s.state.tree.find(path)
 		kind := map[bool]nodeKind{n.ephemeral: kindEphemeral, n.container: kindContainer, n.ttlMs != 0: kindTTL}[true]
 		if kind == kindFree {
 			kind = kindPersistent
 		}
-		if row := o.s.nodes.row(i); row.kind != kind || row.kind == kindTTL && row.owner != n.ttlMs {
+		if row := o.s.state.tree.nodes.row(i); row.kind != kind || row.kind == kindTTL && row.owner != n.ttlMs {
 			o.t.Fatalf("%q is of kind %d and owner %d, model has %d", path, row.kind, row.owner, kind)
 		}
 		if n.ephemeral {
@@ -321,7 +321,7 @@ func (o *oracle) compare() {
 		o.t.Fatalf("Counts %+v, model has %+v", got, want)
 	}
 	for id, sess := range o.m.sessions {
-		info, ok := o.s.Session(id)
+		info, ok := o.s.Sessions().Get(id)
 		paths := ephemerals[id]
 		slices.Sort(paths)
 		if !ok || info.Generation != sess.generation || info.LastSeq != sess.seq || info.TimeoutMs != sess.timeoutMs ||

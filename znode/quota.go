@@ -62,13 +62,13 @@ func underQuota(path string) bool {
 
 // quotaAt returns the quota that the node at i counts for: the deepest at or above it, nil if there
 // is none.
-func (s *Store) quotaAt(i slot) *quota {
-	if len(s.quotas.byPath) == 0 || underQuota(s.nodes.row(i).path) {
+func (t *tree) quotaAt(i slot) *quota {
+	if len(t.quotas.byPath) == 0 || underQuota(t.nodes.row(i).path) {
 		return nil
 	}
-	for ; i != noSlot; i = s.link(i).parent {
-		if s.link(i).quota {
-			return s.quotas.byPath[s.nodes.row(i).path]
+	for ; i != noSlot; i = t.link(i).parent {
+		if t.link(i).quota {
+			return t.quotas.byPath[t.nodes.row(i).path]
 		}
 	}
 	return nil
@@ -76,52 +76,52 @@ func (s *Store) quotaAt(i slot) *quota {
 
 // quotaFor is quotaAt for a node that is to be made at path, below the one at parent. A quota on
 // its path may be there before it.
-func (s *Store) quotaFor(path string, parent slot) *quota {
+func (t *tree) quotaFor(path string, parent slot) *quota {
 	if underQuota(path) {
 		return nil
 	}
-	if q := s.quotas.byPath[path]; q != nil {
+	if q := t.quotas.byPath[path]; q != nil {
 		return q
 	}
-	return s.quotaAt(parent)
+	return t.quotaAt(parent)
 }
 
 // usage returns the nodes and bytes that count for a quota on path, whether or not that is active.
-func (s *Store) usage(path string) (count, bytes int64) {
-	i, ok := s.paths[path]
+func (t *tree) usage(path string) (count, bytes int64) {
+	i, ok := t.paths[path]
 	if !ok {
 		return 0, 0
 	}
-	l := s.link(i)
+	l := t.link(i)
 	return int64(l.count), l.bytes
 }
 
 // usageText returns the data of the stats node for path.
-func (s *Store) usageText(path string) []byte {
-	count, bytes := s.usage(path)
+func (t *tree) usageText(path string) []byte {
+	count, bytes := t.usage(path)
 	b := strconv.AppendInt([]byte("count="), count, 10)
 	return strconv.AppendInt(append(b, ",bytes="...), bytes, 10)
 }
 
 // startQuota makes the quota on path active: its nodes no longer count for the quota around it.
-func (s *Store) startQuota(path string) {
+func (t *tree) startQuota(path string) {
 	q := &quota{path: path}
-	if i, ok := s.paths[path]; ok {
-		l := s.link(i)
-		s.sumUp(i, 0, -l.count, -l.bytes)
+	if i, ok := t.paths[path]; ok {
+		l := t.link(i)
+		t.sumUp(i, 0, -l.count, -l.bytes)
 		l.quota = true
 	}
-	s.quotas.byPath[path] = q
-	s.quotas.touch(q)
+	t.quotas.byPath[path] = q
+	t.quotas.touch(q)
 }
 
 // stopQuota makes the quota on path inactive.
-func (s *Store) stopQuota(path string) {
-	delete(s.quotas.byPath, path)
-	if i, ok := s.paths[path]; ok {
-		l := s.link(i)
+func (t *tree) stopQuota(path string) {
+	delete(t.quotas.byPath, path)
+	if i, ok := t.paths[path]; ok {
+		l := t.link(i)
 		l.quota = false
-		s.sumUp(i, 0, l.count, l.bytes)
+		t.sumUp(i, 0, l.count, l.bytes)
 	}
 }
 
@@ -137,35 +137,34 @@ func (s *quotaSet) forget() {
 
 // flushQuotas updates the data of the stats nodes. Neither Stat nor watches show that. It runs
 // after the command, so that one that fails changes nothing here either.
-func (s *Store) flushQuotas() {
-	for _, q := range s.quotas.dirty {
-		i, ok := s.paths[quotaPath+q.path+statsName]
-		if !ok || s.quotas.byPath[q.path] != q {
+func (t *tree) flushQuotas() {
+	for _, q := range t.quotas.dirty {
+		i, ok := t.paths[quotaPath+q.path+statsName]
+		if !ok || t.quotas.byPath[q.path] != q {
 			continue
 		}
-		s.replaceData(i, s.nodes.mut(i), s.usageText(q.path))
+		t.replaceData(i, t.nodes.mut(i), t.usageText(q.path))
 	}
-	s.quotas.forget()
+	t.quotas.forget()
 }
 
 // checkQuota checks whether q, which may be nil, allows count more nodes and bytes more bytes. Only
-// hard limits count, and only if the leader enforces them. ZooKeeper compares the applied usage and
-// lets a burst pass; this is exact.
-func (s *Store) checkQuota(q *quota, count, bytes int64) wire.Code {
-	if s.tx.flags&EnforceQuota == 0 || q == nil {
+// hard limits count. ZooKeeper compares the applied usage and lets a burst pass; this is exact.
+func (t *tree) checkQuota(q *quota, count, bytes int64) wire.Code {
+	if q == nil {
 		return wire.CodeOK
 	}
 	if !q.read {
-		q.limits, q.valid = parseLimits(s.nodes.row(s.paths[quotaPath+q.path+limitsName]).data)
+		q.limits, q.valid = parseLimits(t.nodes.row(t.paths[quotaPath+q.path+limitsName]).data)
 		q.read = true
 	}
 	if !q.valid {
 		return wire.CodeMarshallingError
 	}
-	if _, whole := s.paths[quotaPath+q.path+statsName]; !whole {
+	if _, whole := t.paths[quotaPath+q.path+statsName]; !whole {
 		return wire.CodeOK // as in ZooKeeper: half a quota limits nothing
 	}
-	usedCount, usedBytes := s.usage(q.path)
+	usedCount, usedBytes := t.usage(q.path)
 	switch {
 	case count != 0 && q.limits.count >= 0 && usedCount+count > q.limits.count:
 		return wire.CodeQuotaExceeded
@@ -179,7 +178,7 @@ func (s *Store) checkQuota(q *quota, count, bytes int64) wire.Code {
 // the node with the quota. The super user sees all of them. Events there are for the super user
 // only. It changes reads, and nothing of the state; the members that take writes there refuse them
 // (WritesQuota).
-func (s *Store) KeepQuotas() { s.keepsQuotas = true }
+func (s *Store) KeepQuotas() { s.state.keepsQuotas = true }
 
 // WritesQuota reports whether a request may change or check a node of the quotas, the one above all
 // of them included.
@@ -224,16 +223,16 @@ func yieldPaths(record wire.Record, checks bool, yield func(string) bool) (more 
 
 // hidesQuota reports whether path is one of the quotas, and hidden from a connection with the
 // identities ids: the node that the quota is on is missing, or may not be read.
-func (s *Store) hidesQuota(path string, ids []Identity) bool {
-	if !s.keepsQuotas || !underQuota(path) || IsSuper(ids) {
+func (st *state) hidesQuota(path string, ids []Identity) bool {
+	if !st.keepsQuotas || !underQuota(path) || IsSuper(ids) {
 		return false
 	}
 	of := strings.TrimPrefix(path, quotaPath)
 	for _, name := range []string{limitsName, statsName} {
 		of = strings.TrimSuffix(of, name)
 	}
-	i, ok := s.find(of)
-	return !ok || !s.nodes.row(i).acl.allows(ids, wire.PermRead)
+	i, ok := st.tree.find(of)
+	return !ok || !st.tree.nodes.row(i).acl.allows(ids, wire.PermRead)
 }
 
 // limits are the hard limits of a quota; -1 is none.

@@ -13,11 +13,12 @@ import (
 
 // Get returns the data and the Stat of a node. Codes: NoNode, NoAuth (READ).
 func (s *Store) Get(path string, ids []Identity) ([]byte, wire.Stat, wire.Code) {
-	i, code := s.readable(path, ids, wire.PermRead)
+	t := s.state.tree
+	i, code := s.state.readable(path, ids, wire.PermRead)
 	if code != wire.CodeOK {
 		return nil, wire.Stat{}, code
 	}
-	return s.nodes.row(i).data, s.stat(i), wire.CodeOK
+	return t.nodes.row(i).data, t.stat(i), wire.CodeOK
 }
 
 // Exists returns the Stat of a node. Codes: BadArguments (U+0000 in the path), NoNode, NoAuth
@@ -26,40 +27,42 @@ func (s *Store) Exists(path string, ids []Identity) (wire.Stat, wire.Code) {
 	if strings.IndexByte(path, 0) >= 0 {
 		return wire.Stat{}, wire.CodeBadArguments
 	}
-	i, code := s.readable(path, ids, wire.PermRead)
+	i, code := s.state.readable(path, ids, wire.PermRead)
 	if code != wire.CodeOK {
 		return wire.Stat{}, code
 	}
-	return s.stat(i), wire.CodeOK
+	return s.state.tree.stat(i), wire.CodeOK
 }
 
 // Children returns the names of a node's children, in no particular order, and its Stat. The names
 // are not nil when there are none. Codes: NoNode, NoAuth (READ).
 func (s *Store) Children(path string, ids []Identity) ([]string, wire.Stat, wire.Code) {
-	i, code := s.readable(path, ids, wire.PermRead)
+	t := s.state.tree
+	i, code := s.state.readable(path, ids, wire.PermRead)
 	if code != wire.CodeOK {
 		return nil, wire.Stat{}, code
 	}
-	parent := s.nodes.row(i).path
-	names := make([]string, 0, s.link(i).children)
-	for c := range s.children(i) {
-		names = append(names, nameIn(parent, s.nodes.row(c).path))
+	parent := t.nodes.row(i).path
+	names := make([]string, 0, t.link(i).children)
+	for c := range t.children(i) {
+		names = append(names, nameIn(parent, t.nodes.row(c).path))
 	}
-	return names, s.stat(i), wire.CodeOK
+	return names, t.stat(i), wire.CodeOK
 }
 
 // ChildrenInOrder yields the names and data of a node's children without a permission check, in the
 // order in which they were made as far as this replica knows: those that it had from a snapshot
 // come first, in any order.
 func (s *Store) ChildrenInOrder(path string) iter.Seq2[string, []byte] {
+	t := s.state.tree
 	return func(yield func(name string, data []byte) bool) {
-		i, ok := s.find(path)
+		i, ok := t.find(path)
 		if !ok {
 			return
 		}
-		parent := s.nodes.row(i).path
-		for c := range s.children(i) {
-			n := s.nodes.row(c)
+		parent := t.nodes.row(i).path
+		for c := range t.children(i) {
+			n := t.nodes.row(c)
 			if !yield(nameIn(parent, n.path), n.data) {
 				return
 			}
@@ -70,26 +73,27 @@ func (s *Store) ChildrenInOrder(path string) iter.Seq2[string, []byte] {
 // GetACL returns the ACL of a node and its Stat. Without ADMIN it has no hashes of
 // passwords. Codes: NoNode, NoAuth (READ or ADMIN).
 func (s *Store) GetACL(path string, ids []Identity) ([]wire.ACL, wire.Stat, wire.Code) {
-	i, code := s.readable(path, ids, wire.PermRead|wire.PermAdmin)
+	t := s.state.tree
+	i, code := s.state.readable(path, ids, wire.PermRead|wire.PermAdmin)
 	if code != wire.CodeOK {
 		return nil, wire.Stat{}, code
 	}
-	list := s.nodes.row(i).acl
+	list := t.nodes.row(i).acl
 	if !list.allows(ids, wire.PermAdmin) {
-		return maskACL(list.entries), s.stat(i), wire.CodeOK
+		return maskACL(list.entries), t.stat(i), wire.CodeOK
 	}
-	return list.entries, s.stat(i), wire.CodeOK
+	return list.entries, t.stat(i), wire.CodeOK
 }
 
 // AllChildrenNumber returns the number of all nodes below a node. Under its other name, the empty
 // path, the root counts itself too: ZooKeeper counts the paths that begin with path + "/". Codes:
 // NoNode, NoAuth (READ on the node itself).
 func (s *Store) AllChildrenNumber(path string, ids []Identity) (int32, wire.Code) {
-	top, code := s.readable(path, ids, wire.PermRead)
+	top, code := s.state.readable(path, ids, wire.PermRead)
 	if code != wire.CodeOK {
 		return 0, code
 	}
-	n := s.link(top).below
+	n := s.state.tree.link(top).below
 	if path == "" {
 		n++
 	}
@@ -107,11 +111,12 @@ type Sizes struct {
 // Sizes returns the sizes of a node; zero if there is none, or if it must not be read (READ or
 // ADMIN). It takes the same short time for every node.
 func (s *Store) Sizes(path string, ids []Identity) Sizes {
-	i, code := s.readable(path, ids, wire.PermRead|wire.PermAdmin)
+	t := s.state.tree
+	i, code := s.state.readable(path, ids, wire.PermRead|wire.PermAdmin)
 	if code != wire.CodeOK {
 		return Sizes{}
 	}
-	n, l := s.nodes.row(i), s.link(i)
+	n, l := t.nodes.row(i), t.link(i)
 	return Sizes{Data: len(n.data), Children: int(l.nameBytes) + 4*int(l.children), Names: int(l.children),
 		ACL: len(n.acl.key)}
 }
@@ -120,39 +125,98 @@ func (s *Store) Sizes(path string, ids []Identity) Sizes {
 // whether it may read the node, and there is no Stat if not. Hidden quotas (KeepQuotas) are
 // missing.
 func (s *Store) Seen(path string, ids []Identity) (stat wire.Stat, exists, readable bool) {
-	i, ok := s.find(path)
-	if !ok || s.hidesQuota(path, ids) {
+	t := s.state.tree
+	i, ok := t.find(path)
+	if !ok || s.state.hidesQuota(path, ids) {
 		return wire.Stat{}, false, false
 	}
-	if !s.nodes.row(i).acl.allows(ids, wire.PermRead) {
+	if !t.nodes.row(i).acl.allows(ids, wire.PermRead) {
 		return wire.Stat{}, true, false
 	}
-	return s.stat(i), true, true
+	return t.stat(i), true, true
 }
 
 // Node returns the Stat of a node without a permission check.
 func (s *Store) Node(path string) (wire.Stat, bool) {
-	i, ok := s.find(path)
+	t := s.state.tree
+	i, ok := t.find(path)
 	if !ok {
 		return wire.Stat{}, false
 	}
-	return s.stat(i), true
+	return t.stat(i), true
 }
 
 // AllReadable reports whether everybody may read every node.
-func (s *Store) AllReadable() bool { return s.acls.closed == 0 }
+func (s *Store) AllReadable() bool { return s.state.tree.acls.closed == 0 }
 
 // readable finds a node and checks for one of the permissions.
-func (s *Store) readable(path string, ids []Identity, want wire.Perm) (slot, wire.Code) {
-	if s.hidesQuota(path, ids) {
+func (st *state) readable(path string, ids []Identity, want wire.Perm) (slot, wire.Code) {
+	if st.hidesQuota(path, ids) {
 		return noSlot, wire.CodeNoAuth
 	}
-	i, ok := s.find(path)
+	i, ok := st.tree.find(path)
 	if !ok {
 		return noSlot, wire.CodeNoNode
 	}
-	if !s.nodes.row(i).acl.allows(ids, want) {
+	if !st.tree.nodes.row(i).acl.allows(ids, want) {
 		return noSlot, wire.CodeNoAuth
 	}
 	return i, wire.CodeOK
 }
+
+// AccessOf returns the permissions on a node; false if there is no such node.
+func (s *Store) AccessOf(path string) (*Access, bool) {
+	t := s.state.tree
+	i, ok := t.find(path)
+	if !ok {
+		return nil, false
+	}
+	return (*Access)(t.nodes.row(i).acl), true
+}
+
+// AccessAbove returns the permissions on the parent of a path or, if there is none, on the nearest
+// node above it. The path may be any text of a client, as the path of a watch is: each byte is
+// looked at twice, and there is a lookup for each bit of the length, not one for each component.
+func (s *Store) AccessAbove(path string) *Access {
+	access, _ := s.AccessOf("/")
+	if !strings.HasPrefix(path, "/") {
+		return access
+	}
+	// Of the nodes above those that are there come first: each has all nodes above it. access is of
+	// the last one that ends at lo or before, and none that ends at hi or behind is there.
+	for lo, hi := 0, len(path); lo+1 < hi; {
+		middle := lo + (hi-lo)/2
+		end := lo + 1 + strings.LastIndexByte(path[lo+1:middle+1], '/')
+		if end == lo { // nothing ends there
+			lo = middle
+		} else if a, ok := s.AccessOf(path[:end]); ok {
+			access, lo = a, middle
+		} else {
+			hi = end
+		}
+	}
+	return access
+}
+
+// Perishable reads the rows number from to from+rows-1 and returns the paths of the containers and
+// TTL nodes among them that a Reap would delete in an entry with that Stamp.ClockMs
+// (docs/protocol/semantics.md section 5.2), and the row to go on from: 0 when all have been read.
+// neverUsedMs is as in Reap. The caller does not hold its lock for all
+// rows of a large state at once; Reap checks each node again.
+func (s *Store) Perishable(clockMs int64, neverUsedMs int32, from, rows uint32) (paths []string, next uint32) {
+	if s.state.tree.perishable == 0 {
+		return nil, 0
+	}
+	for i := slot(from); i < s.state.tree.nodes.used; i++ {
+		if uint32(i)-from == rows {
+			return paths, uint32(i)
+		}
+		if s.state.tree.perished(i, clockMs+s.state.clock.shiftMs, neverUsedMs) {
+			paths = append(paths, s.state.tree.nodes.row(i).path)
+		}
+	}
+	return paths, 0
+}
+
+// HasPerishables reports whether there are containers or TTL nodes.
+func (s *Store) HasPerishables() bool { return s.state.tree.perishable > 0 }

@@ -44,34 +44,36 @@ func (ch *Change) Is(c *Command) bool {
 
 // Members returns the members, in ascending order, and since which zxid (0: since the first
 // start). The slice must not be modified.
-func (s *Store) Members() ([]Member, wire.Zxid) { return s.membership.members, s.membership.version }
+func (s *Store) Members() ([]Member, wire.Zxid) {
+	return s.state.membership.members, s.state.membership.version
+}
 
 // Change returns the change of the members that is being carried out, nil if there is none. It must
 // not be modified.
-func (s *Store) Change() *Change { return s.membership.change }
+func (s *Store) Change() *Change { return s.state.membership.change }
 
 // setMembers takes the members from the leader's configuration. Once reconfig is enabled that only
 // happens at the first start: from then on only reconfig changes them.
-func (s *Store) setMembers(text string) {
-	m := &s.membership
+func (t *tx) setMembers(text string) {
+	m := &t.state.membership
 	ms, _, err := ParseConfigText(text)
 	if err != nil || len(ms) == 0 || m.change != nil {
 		return
 	}
-	if m.members == nil || s.tx.flags&Reconfig == 0 && SameVotes(m.members, ms) {
+	if m.members == nil || t.flags&Reconfig == 0 && SameVotes(m.members, ms) {
 		m.members = ms
 	}
-	if s.tx.flags&Reconfig != 0 && m.version == 0 {
-		m.version = s.tx.zxid
+	if t.flags&Reconfig != 0 && m.version == 0 {
+		m.version = t.effects.zxid
 	}
-	s.showMembers()
+	t.showMembers()
 }
 
 // changeMembers begins a change that configuration files have asked for.
-func (s *Store) changeMembers(c *Command, text string, r *Result) {
-	m := &s.membership
+func (t *tx) changeMembers(c *Command, text string, r *Result) {
+	m := &t.state.membership
 	ms, _, err := ParseConfigText(text)
-	if err == nil && m.change == nil && s.tx.flags&Reconfig == 0 && m.version == 0 && m.members != nil && Voters(ms) > 0 &&
+	if err == nil && m.change == nil && t.flags&Reconfig == 0 && m.version == 0 && m.members != nil && Voters(ms) > 0 &&
 		!SameVotes(m.members, ms) {
 		m.change = &Change{Generation: fileGeneration, Seq: c.Seq, Members: ms}
 		r.Deferred = true
@@ -81,19 +83,20 @@ func (s *Store) changeMembers(c *Command, text string, r *Result) {
 // showMembers makes the members the data of /zookeeper/config, if they are not already. The Stat is
 // like ZooKeeper's (docs/protocol/admin.md section 6.2): version -1, and as mzxid the version of
 // the members.
-func (s *Store) showMembers() {
-	i, m := s.paths[configPath], &s.membership
+func (t *tx) showMembers() {
+	tree := t.state.tree
+	i, m := tree.paths[configPath], &t.state.membership
 	text := []byte(ConfigText(m.members, m.version))
-	old := s.nodes.row(i).data
+	old := tree.nodes.row(i).data
 	if bytes.Equal(old, text) {
 		return
 	}
-	n := s.edit(i)
+	n := t.effects.edit(i)
 	n.version = -1
-	n.mzxid, n.mtimeMs = m.version, s.timeMs
-	s.replaceData(i, n, text)
+	n.mzxid, n.mtimeMs = m.version, t.state.timeMs
+	tree.replaceData(i, n, text)
 	if len(old) > 0 {
-		s.event(wire.EventNodeDataChanged, n, s.link(i).parent)
+		t.effects.event(wire.EventNodeDataChanged, n, tree.link(i).parent)
 	}
 }
 
@@ -104,13 +107,14 @@ func SameVotes(a, b []Member) bool {
 }
 
 // reconfig begins a change of the members. Its result comes with Reconfigured.
-func (s *Store) reconfig(c *Command, request []byte, r *Result) wire.Code {
-	m := &s.membership
+func (t *tx) reconfig(c *Command, request []byte, r *Result) wire.Code {
+	tree := t.state.tree
+	m := &t.state.membership
 	if m.change != nil && m.change.Is(c) {
 		r.Deferred = true // the same command, sent twice
 		return wire.CodeOK
 	}
-	if s.tx.flags&Reconfig == 0 {
+	if t.flags&Reconfig == 0 {
 		return wire.CodeReconfigDisabled
 	}
 	if m.members == nil {
@@ -127,7 +131,7 @@ func (s *Store) reconfig(c *Command, request []byte, r *Result) wire.Code {
 		return wire.CodeBadVersion
 	}
 	next, err := nextMembers(m.members, &req)
-	mayChange := s.allowed(s.nodes.row(s.paths[configPath]), wire.PermWrite)
+	mayChange := t.allowed(tree.nodes.row(tree.paths[configPath]), wire.PermWrite)
 	if err != nil {
 		notNumber, outOfRange := numberError(""), rangeError("")
 		switch {
@@ -138,7 +142,7 @@ func (s *Store) reconfig(c *Command, request []byte, r *Result) wire.Code {
 		}
 		return wire.CodeBadArguments
 	}
-	if n := Voters(next); n == 0 || n == 1 && s.tx.flags&LoneVoter == 0 {
+	if n := Voters(next); n == 0 || n == 1 && t.flags&LoneVoter == 0 {
 		return wire.CodeBadArguments
 	}
 	if !mayChange {
@@ -151,8 +155,8 @@ func (s *Store) reconfig(c *Command, request []byte, r *Result) wire.Code {
 
 // reconfigured ends the change that is being carried out: with its members as the members, or
 // without effect if the command has a code.
-func (s *Store) reconfigured(c *Command, code wire.Code, r *Result) {
-	m := &s.membership
+func (t *tx) reconfigured(c *Command, code wire.Code, r *Result) {
+	m := &t.state.membership
 	if m.change == nil || !m.change.Is(c) {
 		r.Status = Duplicate
 		return
@@ -164,9 +168,9 @@ func (s *Store) reconfigured(c *Command, code wire.Code, r *Result) {
 	}
 	m.members = ended.Members
 	if !ended.FromFiles() {
-		m.version = s.tx.zxid
+		m.version = t.effects.zxid
 	}
-	s.showMembers()
+	t.showMembers()
 }
 
 // nextMembers returns the members after a reconfig request. An error describes a fault of the

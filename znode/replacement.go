@@ -2,10 +2,8 @@ package znode
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 
 	"lockkeeper/wire"
 )
@@ -54,24 +52,24 @@ const maxRestoredZxid = 1 << 60
 
 // Restoring reports whether a restore is under way. No snapshot may be taken then: it would lack
 // the blocks that have arrived.
-func (s *Store) Restoring() bool { return s.replacement != nil }
+func (s *Store) Restoring() bool { return s.state.replacement != nil }
 
 // RestoreReady reports whether the state that session restores is complete and checked, so that
 // RestoreCommit may follow, and its size.
 func (s *Store) RestoreReady(session wire.SessionID) (size Size, ready bool) {
-	p := s.replacement
+	p := s.state.replacement
 	if p == nil || p.session != session || !p.checked {
 		return Size{}, false
 	}
-	return p.rs.s.Size(), true
+	return p.rs.st.tree.size(), true
 }
 
 // restoreStep applies a step of a restore. One that is refused ends the restore; r says why.
-func (s *Store) restoreStep(c *Command, b *RestoreStep, r *Result) {
-	if _, ok := s.nextOf(c, r); !ok {
+func (t *tx) restoreStep(c *Command, b *RestoreStep, r *Result) {
+	if _, ok := t.state.sessions.next(c, r); !ok {
 		return
 	}
-	p := s.replacement
+	p := t.state.replacement
 	if p != nil && p.session != c.Session {
 		r.Code, r.Reason = wire.CodeReconfigInProgress, "another restore is under way"
 		return
@@ -79,7 +77,7 @@ func (s *Store) restoreStep(c *Command, b *RestoreStep, r *Result) {
 	var err error
 	switch {
 	case b.Step == RestoreBegin:
-		s.replacement, err = newReplacement(c.Session, b.Data)
+		t.state.replacement, err = newReplacement(c.Session, b.Data)
 	case p == nil:
 		err = errors.New("no restore has begun")
 	case b.Step == RestoreBlock:
@@ -87,22 +85,22 @@ func (s *Store) restoreStep(c *Command, b *RestoreStep, r *Result) {
 	case b.Step == RestoreCheck:
 		err = p.check()
 	case b.Step == RestoreCommit && p.checked:
-		s.replace(p)
+		t.replace(p)
 		r.Restored, r.Generation = true, 0
 	default:
 		err = fmt.Errorf("step %d is out of place", b.Step)
 	}
 	if err != nil {
-		s.replacement = nil
+		t.state.replacement = nil
 		r.Code, r.Reason = wire.CodeBadArguments, err.Error()
 	}
 }
 
 func newReplacement(session wire.SessionID, header []byte) (*replacement, error) {
 	p := &replacement{session: session, paths: map[string]struct{}{}}
-	p.rs = restorer{r: blockReader{r: bytes.NewReader(header)}, s: empty()}
+	p.rs = restorer{r: blockReader{r: bytes.NewReader(header)}, st: empty()}
 	p.rs.skip = func(n *node) { p.paths[parentOf(n.path)] = struct{}{} }
-	p.d.s = p.rs.s
+	p.d.st = p.rs.st
 	if err := p.rs.r.header(); err != nil {
 		return nil, err
 	}
@@ -122,8 +120,8 @@ func (p *replacement) block(b []byte) error {
 	if err == nil {
 		err = p.rs.r.eof()
 	}
-	if err == nil && p.rs.s.zxid > maxRestoredZxid {
-		err = fmt.Errorf("%w: zxid %v", ErrDamaged, p.rs.s.zxid)
+	if err == nil && p.rs.st.zxid > maxRestoredZxid {
+		err = fmt.Errorf("%w: zxid %v", ErrDamaged, p.rs.st.zxid)
 	}
 	return err
 }
@@ -143,7 +141,7 @@ func (p *replacement) check() (err error) {
 		for _, list := range some {
 			if list.refs == 0 {
 				list.refs++
-				p.rs.s.acls.release(list)
+				p.rs.st.tree.acls.release(list)
 			}
 		}
 		p.acls += len(some)
@@ -152,7 +150,7 @@ func (p *replacement) check() (err error) {
 		// The order differs between members, so none may fail before all paths have been
 		// looked up.
 		for path := range p.paths {
-			if i, ok := p.rs.s.paths[path]; ok {
+			if i, ok := p.rs.st.tree.paths[path]; ok {
 				p.parents = append(p.parents, i)
 			} else if p.missing == "" || path < p.missing {
 				p.missing = path
@@ -165,7 +163,7 @@ func (p *replacement) check() (err error) {
 	case p.missing != "":
 		return fmt.Errorf("%w: node %q is missing", ErrDamaged, p.missing)
 	default:
-		p.rs.s.quotas.forget()
+		p.rs.st.tree.quotas.forget()
 		p.checked = true
 	}
 	return nil
@@ -174,116 +172,28 @@ func (p *replacement) check() (err error) {
 // replace makes p the state, as if all its sessions had been closed, at a zxid that is beyond both
 // this state's and p's. This state keeps its members and /zookeeper/config. All sessions
 // end.
-func (s *Store) replace(p *replacement) {
-	n := p.rs.s
-	s.tx.zxid = max(s.tx.zxid, n.zxid+1)
-	s.tx.changed = true
-	s.clock = s.clock.replaced(&n.clock)
-	s.generations.replace(&n.generations)
-	config := *s.nodes.row(s.paths[configPath])
-	if all := s.listings.Load(); all != nil {
-		for _, l := range *all {
-			l.lost = true
-		}
-	}
-	s.nodes, s.links, s.paths, s.acls, s.quotas = n.nodes, n.links, n.paths, n.acls, n.quotas
-	s.sizeBytes, s.perishable = n.sizeBytes, n.perishable
-	s.sessions, s.belongings, s.ephemerals = table[session]{epoch: 1}, nil, 0
-	s.sessionSlots, s.sessionsAt = map[wire.SessionID]slot{}, map[string]int{}
-	s.replacement = nil
+func (t *tx) replace(p *replacement) {
+	st, n := t.state, p.rs.st
+	t.effects.zxid = max(t.effects.zxid, n.zxid+1)
+	t.effects.changed = true
+	st.clock = st.clock.replaced(&n.clock)
+	config := *st.tree.nodes.row(st.tree.paths[configPath])
+	generations := st.sessions.generations
+	generations.replace(&n.sessions.generations)
+	st.tree, st.sessions, st.replacement = n.tree, newRegistry(), nil
+	st.sessions.generations = generations
 
-	i := s.paths[configPath]
-	row := s.nodes.mut(i)
-	s.acls.release(row.acl)
-	s.replaceData(i, row, config.data)
-	row.acl = s.acls.intern(config.acl.entries)
+	i := st.tree.paths[configPath]
+	row := st.tree.nodes.mut(i)
+	st.tree.acls.release(row.acl)
+	st.tree.replaceData(i, row, config.data)
+	row.acl = st.tree.acls.intern(config.acl.entries)
 	row.mzxid, row.mtimeMs = config.mzxid, config.mtimeMs
 	row.version, row.aversion = config.version, config.aversion
 	for _, i := range p.parents {
-		s.nodes.mut(i).pzxid = s.tx.zxid
-		if q := s.quotaAt(i); q != nil {
-			s.quotas.touch(q)
+		st.tree.nodes.mut(i).pzxid = t.effects.zxid
+		if q := st.tree.quotaAt(i); q != nil {
+			st.tree.quotas.touch(q)
 		}
 	}
-}
-
-// SnapshotInfo describes a snapshot.
-type SnapshotInfo struct {
-	Zxid            wire.Zxid
-	Nodes, Sessions uint64
-	Cluster         ClusterID // 0: it does not say
-	// Bytes is the size of its nodes, as in Size, without their ACLs.
-	Bytes int64
-}
-
-// SnapshotScanner reads a snapshot block by block, without making a state of it. RestoreBegin takes
-// the header and RestoreBlock the blocks. Only these find contradictions between blocks.
-type SnapshotScanner struct {
-	r    io.Reader
-	br   blockReader
-	raw  bytes.Buffer
-	done bool
-	info SnapshotInfo
-}
-
-// NewSnapshotScanner returns a scanner that reads from r.
-func NewSnapshotScanner(r io.Reader) *SnapshotScanner {
-	sc := &SnapshotScanner{r: r}
-	sc.br.r = io.TeeReader(r, &sc.raw)
-	return sc
-}
-
-// Header reads the header.
-func (sc *SnapshotScanner) Header() ([]byte, error) {
-	if err := sc.br.header(); err != nil {
-		return nil, fmt.Errorf("znode: read snapshot: %w", err)
-	}
-	return bytes.Clone(sc.raw.Bytes()), nil
-}
-
-// Next reads the next block, which is valid until the next call. Errors: io.EOF behind the last
-// one, when nothing follows it; ErrDamaged, ErrNewer; an error of the reader.
-func (sc *SnapshotScanner) Next() ([]byte, error) {
-	if sc.done {
-		if err := sc.br.eof(); err != nil {
-			return nil, fmt.Errorf("znode: read snapshot: %w", err)
-		}
-		return nil, io.EOF
-	}
-	sc.raw.Reset()
-	kind, payload, err := sc.br.next()
-	if err != nil {
-		return nil, fmt.Errorf("znode: read snapshot: %w", err)
-	}
-	switch kind {
-	case blockHead:
-		if len(payload) < 5*8 {
-			return nil, fmt.Errorf("znode: read snapshot: %w: bad head", ErrDamaged)
-		}
-		sc.info = SnapshotInfo{Zxid: wire.Zxid(binary.BigEndian.Uint64(payload)),
-			Nodes: binary.BigEndian.Uint64(payload[16:]), Sessions: binary.BigEndian.Uint64(payload[24:])}
-		sc.info.Bytes = int64(min(sc.info.Nodes, 1<<40)) * NodeMemory
-		sc.info.Cluster = ClusterID(binary.BigEndian.Uint64(payload[len(payload)-8:]))
-	case blockNodes:
-		sc.info.Bytes += int64(len(payload))
-	case blockEnd:
-		sc.done = true
-	}
-	return sc.raw.Bytes(), nil
-}
-
-// Info describes the snapshot as far as it has been read: completely after the last block.
-func (sc *SnapshotScanner) Info() SnapshotInfo { return sc.info }
-
-// ScanSnapshot reads a snapshot up to the end of r and verifies its checksums.
-func ScanSnapshot(r io.Reader) (SnapshotInfo, error) {
-	sc := NewSnapshotScanner(r)
-	_, err := sc.Header()
-	for err == nil {
-		_, err = sc.Next()
-	}
-	if err != io.EOF {
-		return sc.info, err
-	}
-	return sc.info, nil
 }

@@ -144,13 +144,13 @@ func TestReplacement(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		closed.begin(term, 0, &Command{})
-		closed.tx.zxid = res.Zxid
+		closed.tx.begin(term, 0, &Command{})
+		closed.tx.effects.zxid = res.Zxid
 		for _, id := range []wire.SessionID{0x11 << 48, 0x12 << 48, 0x13 << 48} {
-			closed.closeSession(closed.sessionSlots[id])
+			closed.tx.closeSession(closed.state.sessions.slots[id], &Result{})
 		}
-		closed.zxid = res.Zxid
-		closed.flushQuotas()
+		closed.state.zxid = res.Zxid
+		closed.state.tree.flushQuotas()
 		if to.TreeDigest() != closed.TreeDigest() || to.Counts() != closed.Counts() || to.Size() != closed.Size() || to.Counts().Sessions != 0 {
 			t.Errorf("%s: %+v %+v, want %+v %+v", name, to.Counts(), to.Size(), closed.Counts(), closed.Size())
 		}
@@ -175,7 +175,32 @@ func TestReplacement(t *testing.T) {
 	}
 }
 
-func (s *Store) statsText() string { return string(s.usageText("/a")) }
+func (s *Store) statsText() string { return string(s.state.tree.usageText("/a")) }
+
+// A restore ends the walks and listings that are under way: they hold slots of the old state.
+func TestReplacementEndsWalks(t *testing.T) {
+	s := richStore(t, 100)
+	r := beginRestoring(t, s, 3)
+	walk, listing := s.WalkEphemerals(), s.List("/a")
+	defer listing.Close()
+	visited := 0
+	visit := func(Ephemeral) { visited++ }
+	if done, lost := walk.Step(s, 5, visit); done || lost || visited == 0 {
+		t.Fatalf("done %v, lost %v after %d ephemerals", done, lost, visited)
+	}
+	if done, lost := listing.Step(s, 5); done || lost {
+		t.Fatalf("done %v, lost %v", done, lost)
+	}
+	if res := r.load(snapshotOf(t, New())); !res.Restored {
+		t.Fatalf("%+v", res)
+	}
+	if done, lost := walk.Step(s, 1000, visit); done || !lost {
+		t.Errorf("the walk is done %v, lost %v", done, lost)
+	}
+	if done, lost := listing.Step(s, 1000); done || !lost {
+		t.Errorf("the listing is done %v, lost %v", done, lost)
+	}
+}
 
 // TestReplacementIsGivenUp: with its session a restore ends, and the state stays as it is; another
 // one is refused meanwhile.
@@ -188,7 +213,7 @@ func TestReplacementIsGivenUp(t *testing.T) {
 	if res := r.step(RestoreBegin, header); res.Code != wire.CodeOK || !to.Restoring() {
 		t.Fatalf("%+v", res)
 	}
-	other := &Command{Session: 0x11 << 48, Generation: 1, Seq: to.sessions.row(to.sessionSlots[0x11<<48]).lastSeq + 1, Body: &RestoreStep{Step: RestoreBegin, Data: header}}
+	other := &Command{Session: 0x11 << 48, Generation: 1, Seq: to.state.sessions.rows.row(to.state.sessions.slots[0x11<<48]).lastSeq + 1, Body: &RestoreStep{Step: RestoreBegin, Data: header}}
 	if res := r.apply(other); res.Code != wire.CodeReconfigInProgress {
 		t.Errorf("another restore: %+v", res)
 	}

@@ -344,7 +344,7 @@ func (sc *script) read(a *args) {
 	case "ephemerals":
 		sc.printf("%s", cmp.Or(strings.Join(sc.s.Ephemerals(sc.sessionID(a.word(1))), " "), "none"))
 	case "session":
-		info, ok := sc.s.Session(sc.sessionID(a.word(1)))
+		info, ok := sc.s.Sessions().Get(sc.sessionID(a.word(1)))
 		if !ok {
 			sc.printf("none")
 			return

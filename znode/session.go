@@ -28,8 +28,27 @@ type belongings struct {
 	bytes int64  // of their paths
 }
 
+// Registry is the registry of sessions: their connections, the last applied seq of each, and the
+// ephemeral nodes of each. It knows no tree: a node is a slot here.
+type Registry struct {
+	rows        table[session]
+	slots       map[wire.SessionID]slot
+	byAddr      map[string]int          // sessions by the address of their newest connection
+	belongings  []*[pageRows]belongings // by slot of rows
+	generations generations
+	ephemerals  int // of all sessions
+}
+
+func newRegistry() *Registry {
+	return &Registry{
+		rows:   table[session]{epoch: 1},
+		slots:  map[wire.SessionID]slot{},
+		byAddr: map[string]int{},
+	}
+}
+
 // belongingsOf returns the belongings of the session at i.
-func (s *Store) belongingsOf(i slot) *belongings { return &s.belongings[i/pageRows][i%pageRows] }
+func (r *Registry) belongingsOf(i slot) *belongings { return &r.belongings[i/pageRows][i%pageRows] }
 
 // SessionInfo describes a session.
 type SessionInfo struct {
@@ -45,13 +64,13 @@ type SessionInfo struct {
 	Ephemerals int // number of nodes
 }
 
-// Session returns the session with the given id.
-func (s *Store) Session(id wire.SessionID) (SessionInfo, bool) {
-	i, ok := s.sessionSlots[id]
+// Get returns the session with the given id.
+func (r *Registry) Get(id wire.SessionID) (SessionInfo, bool) {
+	i, ok := r.slots[id]
 	if !ok {
 		return SessionInfo{}, false
 	}
-	return s.sessionInfo(i), true
+	return r.info(i), true
 }
 
 // Claim names a session and proves the right to attach to it.
@@ -62,111 +81,123 @@ type Claim struct {
 
 // Holds reports whether the session of a claim exists and has that password. How long that takes
 // does not depend on the password.
-func (s *Store) Holds(c *Claim) bool {
-	i, ok := s.sessionSlots[c.Session]
-	return ok && samePassword(s.sessions.row(i).password, c.Password[:])
+func (r *Registry) Holds(c *Claim) bool {
+	i, ok := r.slots[c.Session]
+	return ok && samePassword(r.rows.row(i).password, c.Password[:])
 }
 
 // EphemeralCount returns the number of a session's ephemeral nodes; 0 if there is no such session.
-func (s *Store) EphemeralCount(id wire.SessionID) int {
-	i, ok := s.sessionSlots[id]
+func (r *Registry) EphemeralCount(id wire.SessionID) int {
+	i, ok := r.slots[id]
 	if !ok {
 		return 0
 	}
-	return len(s.belongingsOf(i).nodes)
+	return len(r.belongingsOf(i).nodes)
 }
 
-// Sessions returns all sessions, in no particular order.
-func (s *Store) Sessions() iter.Seq[SessionInfo] {
+// All returns all sessions, in no particular order.
+func (r *Registry) All() iter.Seq[SessionInfo] {
 	return func(yield func(SessionInfo) bool) {
-		for i := range s.sessions.used {
-			if s.sessions.row(i).generation != 0 && !yield(s.sessionInfo(i)) {
+		for i := range r.rows.used {
+			if r.rows.row(i).generation != 0 && !yield(r.info(i)) {
 				return
 			}
 		}
 	}
 }
 
-func (s *Store) sessionInfo(i slot) SessionInfo {
-	row := s.sessions.row(i)
+func (r *Registry) info(i slot) SessionInfo {
+	row := r.rows.row(i)
 	return SessionInfo{
 		ID: row.id, TimeoutMs: row.timeoutMs, Generation: row.generation, LastSeq: row.lastSeq,
 		Addr: row.addr, Password: []byte(row.password), Identities: row.identities,
-		Ephemerals: len(s.belongingsOf(i).nodes),
+		Ephemerals: len(r.belongingsOf(i).nodes),
 	}
-}
-
-// Ephemerals returns the paths of a session's ephemeral nodes, sorted; nil if there is no such
-// session.
-func (s *Store) Ephemerals(id wire.SessionID) []string {
-	i, ok := s.sessionSlots[id]
-	if !ok {
-		return nil
-	}
-	nodes := s.belongingsOf(i).nodes
-	paths := make([]string, 0, len(nodes))
-	for _, n := range nodes {
-		paths = append(paths, s.nodes.row(n).path)
-	}
-	slices.Sort(paths)
-	return paths
 }
 
 // EphemeralsBytes returns the size of the paths of a session's ephemeral nodes in an answer,
 // without reading them.
-func (s *Store) EphemeralsBytes(id wire.SessionID) int {
-	i, ok := s.sessionSlots[id]
+func (r *Registry) EphemeralsBytes(id wire.SessionID) int {
+	i, ok := r.slots[id]
 	if !ok {
 		return 0
 	}
-	b := s.belongingsOf(i)
+	b := r.belongingsOf(i)
 	return int(b.bytes) + 4*len(b.nodes)
 }
 
-// addSession puts a session into the registry.
-func (s *Store) addSession(row session) {
-	s.generations.give(row.generation)
-	i, r := s.sessions.add()
-	*r = row
-	if len(s.belongings) < len(s.sessions.pages) {
-		s.belongings = append(s.belongings, new([pageRows]belongings))
+// add puts a session into the registry.
+func (r *Registry) add(row session) {
+	r.generations.give(row.generation)
+	i, to := r.rows.add()
+	*to = row
+	if len(r.belongings) < len(r.rows.pages) {
+		r.belongings = append(r.belongings, new([pageRows]belongings))
 	}
-	*s.belongingsOf(i) = belongings{}
-	s.sessionSlots[row.id] = i
-	s.sessionsAt[row.addr]++
+	*r.belongingsOf(i) = belongings{}
+	r.slots[row.id] = i
+	r.byAddr[row.addr]++
 }
 
 // leaveAddr takes a session out of the count of its address.
-func (s *Store) leaveAddr(addr string) {
-	if s.sessionsAt[addr]--; s.sessionsAt[addr] == 0 {
-		delete(s.sessionsAt, addr)
+func (r *Registry) leaveAddr(addr string) {
+	if r.byAddr[addr]--; r.byAddr[addr] == 0 {
+		delete(r.byAddr, addr)
 	}
 }
 
-// SessionCounts returns the number of all sessions, and of the sessions with their newest
+// Counts returns the number of all sessions, and of the sessions with their newest
 // connection from an address (AddrText).
-func (s *Store) SessionCounts(addr string) (all, there int) {
-	return s.sessions.len(), s.sessionsAt[addr]
+func (r *Registry) Counts(addr string) (all, there int) {
+	return r.rows.len(), r.byAddr[addr]
 }
 
-// own makes the node at i belong to a session.
-func (s *Store) own(i slot, id wire.SessionID) {
-	b := s.belongingsOf(s.sessionSlots[id])
-	s.link(i).owned = int32(len(b.nodes))
+// own makes the node at i, with a path of pathBytes bytes, an ephemeral of a session, and returns
+// its index there.
+func (r *Registry) own(id wire.SessionID, i slot, pathBytes int) (at int32) {
+	b := r.belongingsOf(r.slots[id])
 	b.nodes = append(b.nodes, i)
-	b.bytes += int64(len(s.nodes.row(i).path))
-	s.ephemerals++
+	b.bytes += int64(pathBytes)
+	r.ephemerals++
+	return int32(len(b.nodes) - 1)
 }
 
-// disown is the reverse of own.
-func (s *Store) disown(i slot, id wire.SessionID) {
-	b := s.belongingsOf(s.sessionSlots[id])
-	at, last := s.link(i).owned, len(b.nodes)-1
-	b.nodes[at] = b.nodes[last] // the last one takes its place
-	s.link(b.nodes[at]).owned = at
+// disown is the reverse of own, for the ephemeral of a session at an index. It returns the node
+// that has that index from now on.
+func (r *Registry) disown(id wire.SessionID, at int32, pathBytes int) (moved slot) {
+	b := r.belongingsOf(r.slots[id])
+	last := len(b.nodes) - 1
+	moved = b.nodes[last]
+	b.nodes[at] = moved
 	b.nodes = b.nodes[:last]
-	b.bytes -= int64(len(s.nodes.row(i).path))
-	s.ephemerals--
+	b.bytes -= int64(pathBytes)
+	r.ephemerals--
+	return moved
+}
+
+// From returns up to n sessions, beginning with the one at a position, and the next
+// position; -1 at the end. A session is skipped or returned twice at the most if it is created or
+// closed between two calls.
+func (r *Registry) From(at, n int) (list []SessionInfo, next int) {
+	for ; at < int(r.rows.used); at++ {
+		if n == 0 {
+			return list, at
+		}
+		n--
+		if r.rows.row(slot(at)).generation != 0 {
+			list = append(list, r.info(slot(at)))
+		}
+	}
+	return list, -1
+}
+
+// Addr returns the address of a session's newest connection, "" if there is no such session.
+func (r *Registry) Addr(id wire.SessionID) string {
+	i, ok := r.slots[id]
+	if !ok {
+		return ""
+	}
+	return r.rows.row(i).addr
 }
 
 // mayBeSession reports whether a session may have this id. ZooKeeper's owner field uses the others
@@ -178,7 +209,7 @@ func mayBeSession(id wire.SessionID) bool {
 // generations number the connections of sessions.
 //
 // Invariant: no two connections of one id have the same generation, though the id may come back
-// when its session has ended, because a wall clock was set back (session/sessionid.go). So a
+// when its session has ended, because a wall clock was set back (session/credentials.go). So a
 // request that an earlier session of that id has in flight is never applied for the new one.
 type generations struct {
 	ended uint64 // the largest of a session that has ended: new sessions begin above it
@@ -198,87 +229,181 @@ func (g *generations) replace(n *generations) {
 	g.ended = g.given
 }
 
-// createSession opens a session.
-func (s *Store) createSession(id wire.SessionID, c *Connection, r *Result) {
-	if i, ok := s.sessionSlots[id]; ok {
-		row := s.sessions.row(i)
+// create opens a session; res has a Status, and created is false, if there is one already or the
+// id cannot be a session's.
+func (r *Registry) create(id wire.SessionID, c *Connection, res *Result) (created bool) {
+	if i, ok := r.slots[id]; ok {
+		row := r.rows.row(i)
 		if !samePassword(row.password, c.Password) {
-			r.Status = BadPassword
-			return
+			res.Status = BadPassword
+			return false
 		}
-		r.Status, r.Generation = Duplicate, row.generation
-		return
+		res.Status, res.Generation = Duplicate, row.generation
+		return false
 	}
 	if !mayBeSession(id) {
-		r.Status = BadPassword
-		return
+		res.Status = BadPassword
+		return false
 	}
-	s.addSession(session{
-		id: id, generation: s.generations.first(), timeoutMs: c.TimeoutMs, addr: c.Addr, password: string(c.Password),
+	res.Generation = r.generations.first()
+	r.add(session{
+		id: id, generation: res.Generation, timeoutMs: c.TimeoutMs, addr: c.Addr, password: string(c.Password),
 	})
-	r.Generation = s.generations.first()
-	s.tx.changed = true
+	return true
 }
 
 // samePassword compares in a time that does not depend on the passwords.
 func samePassword(a string, b []byte) bool { return subtle.ConstantTimeCompare([]byte(a), b) == 1 }
 
-// attachSession gives a session a new connection.
-func (s *Store) attachSession(c *Command, by *Connection, r *Result) {
-	i, ok := s.sessionSlots[c.Session]
+// attach gives a session a new connection.
+func (r *Registry) attach(c *Command, by *Connection, res *Result) {
+	if i, ok := r.slots[c.Session]; ok && !samePassword(r.rows.row(i).password, by.Password) {
+		res.Status = BadPassword
+		return
+	}
+	i, ok := r.current(c, res)
 	if !ok {
-		r.Status = NoSession
 		return
 	}
-	row := s.sessions.row(i)
-	if !samePassword(row.password, by.Password) {
-		r.Status = BadPassword
-		return
-	}
-	r.Generation = row.generation
-	if row.generation != c.Generation {
-		r.Status = Moved
-		return
-	}
-	row = s.sessions.mut(i)
+	row := r.rows.mut(i)
 	row.generation++
-	s.generations.give(row.generation)
+	r.generations.give(row.generation)
 	row.lastSeq = 0
 	row.timeoutMs = by.TimeoutMs
-	s.leaveAddr(row.addr)
+	r.leaveAddr(row.addr)
 	row.addr = by.Addr
-	s.sessionsAt[row.addr]++
+	r.byAddr[row.addr]++
 	row.identities = nil
-	r.Generation = row.generation
+	res.Generation = row.generation
 }
 
-// expireSession closes a session with an expired lease, unless it has a newer connection.
-func (s *Store) expireSession(c *Command, r *Result) {
-	i, ok := s.sessionSlots[c.Session]
+// current returns the session of a command if it comes from the session's current connection. Else
+// res has a Status.
+func (r *Registry) current(c *Command, res *Result) (slot, bool) {
+	i, ok := r.slots[c.Session]
 	if !ok {
-		r.Status = NoSession
-		return
+		res.Status = NoSession
+		return noSlot, false
 	}
-	if g := s.sessions.row(i).generation; g != c.Generation {
-		r.Status, r.Generation = Moved, g
-		return
+	row := r.rows.row(i)
+	res.Generation = row.generation
+	if c.Generation != row.generation {
+		res.Status = Moved
+		return noSlot, false
 	}
-	s.closeSession(i)
+	return i, true
 }
 
-// closeSession ends the session at i: it deletes its ephemerals, in the order of their paths, under
-// one zxid.
-func (s *Store) closeSession(i slot) {
-	id := s.sessions.row(i).id
-	for _, path := range s.Ephemerals(id) {
-		s.deleteNode(s.paths[path])
+// next returns the session of a command that is the next one of its current connection, and counts
+// it. Else res has a Status.
+func (r *Registry) next(c *Command, res *Result) (slot, bool) {
+	i, ok := r.current(c, res)
+	if !ok {
+		return noSlot, false
 	}
-	if s.replacement != nil && s.replacement.session == id {
-		s.replacement = nil
+	row := r.rows.row(i)
+	switch {
+	case c.Seq <= row.lastSeq:
+		res.Status = Duplicate
+		return noSlot, false
+	case c.Seq > row.lastSeq+1:
+		res.Status = Gap
+		return noSlot, false
 	}
-	s.generations.end(s.sessions.row(i).generation)
-	delete(s.sessionSlots, id)
-	s.leaveAddr(s.sessions.row(i).addr)
-	s.sessions.remove(i)
-	s.tx.changed = true
+	// The number is used up whether the request succeeds or not: the client gets an answer
+	// either way.
+	r.rows.mut(i).lastSeq = c.Seq
+	return i, true
+}
+
+// remove takes the session at i, which has no ephemerals, out of the registry.
+func (r *Registry) remove(i slot) {
+	row := r.rows.row(i)
+	r.generations.end(row.generation)
+	delete(r.slots, row.id)
+	r.leaveAddr(row.addr)
+	r.rows.remove(i)
+}
+
+// Ephemeral is an ephemeral node. Its data are never modified.
+type Ephemeral struct {
+	Path    string
+	Owner   wire.SessionID
+	Czxid   wire.Zxid
+	CtimeMs int64
+	Data    []byte
+	Access  *Access
+}
+
+// EphemeralWalk visits the ephemeral nodes of all sessions in steps, because a million of them take
+// longer than the state may be locked at once. It visits each that exists from its beginning to its
+// end; of others it may visit some. Sessions are visited too.
+type EphemeralWalk struct {
+	sessions *Registry
+	session  slot   // the next one
+	nodes    []slot // of the session before that one, which are to be visited
+}
+
+// WalkEphemerals begins a walk.
+func (s *Store) WalkEphemerals() *EphemeralWalk {
+	return &EphemeralWalk{sessions: s.state.sessions}
+}
+
+// Step visits up to n more sessions and nodes of s. lost says that s is another Store than at the
+// beginning, or its state replaced, so that the walk cannot be continued.
+func (w *EphemeralWalk) Step(s *Store, n int, visit func(Ephemeral)) (done, lost bool) {
+	if s.state.sessions != w.sessions {
+		return false, true
+	}
+	for ; n > 0; n-- {
+		if len(w.nodes) == 0 {
+			if w.session >= w.sessions.rows.used {
+				return true, false
+			}
+			w.nodes = append(w.nodes[:0:0], w.sessions.belongingsOf(w.session).nodes...)
+			w.session++
+			continue
+		}
+		i := w.nodes[0]
+		w.nodes = w.nodes[1:]
+		// The node may have been deleted since, and another one be in its place.
+		if node := s.state.tree.nodes.row(i); node.kind == kindEphemeral {
+			visit(Ephemeral{Path: node.path, Owner: wire.SessionID(node.owner), Czxid: node.czxid,
+				CtimeMs: node.ctimeMs, Data: node.data, Access: (*Access)(node.acl)})
+		}
+	}
+	return false, false
+}
+
+// Ephemerals returns the paths of a session's ephemeral nodes, sorted; nil if there is no such
+// session.
+func (s *Store) Ephemerals(id wire.SessionID) []string { return s.state.ephemerals(id) }
+
+func (st *state) ephemerals(id wire.SessionID) []string {
+	i, ok := st.sessions.slots[id]
+	if !ok {
+		return nil
+	}
+	nodes := st.sessions.belongingsOf(i).nodes
+	paths := make([]string, 0, len(nodes))
+	for _, n := range nodes {
+		paths = append(paths, st.tree.nodes.row(n).path)
+	}
+	slices.Sort(paths)
+	return paths
+}
+
+// own makes the node at i, if it is ephemeral, a belonging of its session.
+func (st *state) own(i slot) {
+	if n := st.tree.nodes.row(i); n.kind == kindEphemeral {
+		st.tree.link(i).owned = st.sessions.own(wire.SessionID(n.owner), i, len(n.path))
+	}
+}
+
+// disown is the reverse of own.
+func (st *state) disown(i slot) {
+	if n := st.tree.nodes.row(i); n.kind == kindEphemeral {
+		at := st.tree.link(i).owned
+		st.tree.link(st.sessions.disown(wire.SessionID(n.owner), at, len(n.path))).owned = at
+	}
 }

@@ -44,7 +44,7 @@ func smallState(t testing.TB) *Store {
 	d.must(0x0100000000000001, wire.OpCreateTTL, wire.CreateTTLRequest{Path: "/t", ACL: wire.OpenACL, Mode: wire.ModePersistentTTL, TTL: 5000})
 	d.must(0x0100000000000001, wire.OpSetData, wire.SetDataRequest{Path: "/a", Data: []byte("longer"), Version: 0})
 	d.must(0x0100000000000001, wire.OpDelete, wire.DeleteRequest{Path: "/a/e", Version: -1})
-	d.s.nameCluster(0xc1)
+	d.s.RenameCluster(0xc1)
 	return d.s
 }
 
@@ -54,8 +54,8 @@ func TestSnapshotOfSmallAndFresh(t *testing.T) {
 		if err := c.Check(); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if c.Digest() != s.Digest() || c.Zxid() != s.Zxid() || c.timeMs != s.timeMs || c.Counts() != s.Counts() {
-			t.Errorf("%s: at %v %d %+v, restored at %v %d %+v", name, s.Zxid(), s.timeMs, s.Counts(), c.Zxid(), c.timeMs, c.Counts())
+		if c.Digest() != s.Digest() || c.Zxid() != s.Zxid() || c.state.timeMs != s.state.timeMs || c.Counts() != s.Counts() {
+			t.Errorf("%s: at %v %d %+v, restored at %v %d %+v", name, s.Zxid(), s.state.timeMs, s.Counts(), c.Zxid(), c.state.timeMs, c.Counts())
 		}
 	}
 }
@@ -346,7 +346,7 @@ func TestSnapshotWhileApplying(t *testing.T) {
 		<-started
 		for i := range 200 {
 			id := wire.SessionID(1000 + o.rng.IntN(3000))
-			info, ok := o.s.Session(id)
+			info, ok := o.s.Sessions().Get(id)
 			switch {
 			case !ok:
 				o.apply1(Command{Session: id, Body: &CreateSession{Connection: Connection{Password: []byte("p"), Addr: "10.0.0.1"}}})
@@ -409,8 +409,8 @@ func (w *failingWriter) Write(b []byte) (int, error) {
 // again only after the next.
 func TestCopyOnWrite(t *testing.T) {
 	s := smallState(t)
-	i, _ := s.find("/a")
-	page := func() any { return s.nodes.pages[i/pageRows] }
+	i, _ := s.state.tree.find("/a")
+	page := func() any { return s.state.tree.nodes.pages[i/pageRows] }
 	write := func() {
 		members := fmt.Appendf(nil, "server.1=host%d:1:2", s.Zxid())
 		s.Apply(9, &Entry{Commands: []Command{{Body: &SetMembers{Text: string(members)}}}}, nil)
@@ -469,8 +469,8 @@ func FuzzRestore(f *testing.F) {
 		if restored(t, s).Digest() != s.Digest() {
 			t.Fatal("written and restored again, it is different")
 		}
-		if s.Zxid() < math.MaxInt64/2 && s.timeMs < math.MaxInt64/2 {
-			for info := range s.Sessions() {
+		if s.Zxid() < math.MaxInt64/2 && s.state.timeMs < math.MaxInt64/2 {
+			for info := range s.Sessions().All() {
 				s.Apply(0, &Entry{Commands: []Command{{Session: info.ID, Generation: info.Generation, Body: &Expire{}}}}, nil)
 			}
 			if err := s.Check(); err != nil {

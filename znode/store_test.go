@@ -18,8 +18,8 @@ func TestSequenceEnd(t *testing.T) {
 	d.apply(d.open(1))
 	d.must(1, wire.OpCreate, create("/q", "", 0))
 	for _, s := range []*Store{d.s, d.twin} {
-		i, _ := s.find("/q")
-		s.nodes.mut(i).creates = math.MaxInt32 - 1
+		i, _ := s.state.tree.find("/q")
+		s.state.tree.nodes.mut(i).creates = math.MaxInt32 - 1
 	}
 	for _, want := range []string{"/q/n2147483646", "/q/n2147483647"} {
 		if r := d.must(1, wire.OpCreate, create("/q/n", "", wire.ModePersistentSequential)); r.Path != want {
@@ -46,8 +46,8 @@ func TestVersionWraps(t *testing.T) {
 	d.must(1, wire.OpCreate, create("/v", "", 0))
 	set := func(version int32) {
 		for _, s := range []*Store{d.s, d.twin} {
-			i, _ := s.find("/v")
-			s.nodes.mut(i).version = version
+			i, _ := s.state.tree.find("/v")
+			s.state.tree.nodes.mut(i).version = version
 		}
 	}
 	write := func(version int32) Result {
@@ -333,7 +333,7 @@ func TestIDsThatComeBack(t *testing.T) {
 	for range 20 {
 		r = d.apply(attach(other, r.Generation))[0]
 	}
-	g := d.s.generations
+	g := d.s.state.sessions.generations
 	g.replace(&generations{})
 	if g.first() <= r.Generation {
 		t.Errorf("after a restore sessions begin at generation %d, and there was %d", g.first(), r.Generation)
@@ -349,8 +349,8 @@ func TestSlotsAreUsedAgain(t *testing.T) {
 			d.request(id, wire.OpCreate, create("/p", "", 0)), d.request(id, wire.OpDelete, wire.DeleteRequest{Path: "/p", Version: -1}),
 			Command{Session: id, Generation: d.conns[id].generation, Body: &Expire{}})
 	}
-	if len(d.s.nodes.pages) != 1 || len(d.s.sessions.pages) != 1 {
-		t.Errorf("%d pages of nodes, %d of sessions", len(d.s.nodes.pages), len(d.s.sessions.pages))
+	if len(d.s.state.tree.nodes.pages) != 1 || len(d.s.state.sessions.rows.pages) != 1 {
+		t.Errorf("%d pages of nodes, %d of sessions", len(d.s.state.tree.nodes.pages), len(d.s.state.sessions.rows.pages))
 	}
 }
 
@@ -365,7 +365,7 @@ func TestBuffersAreDropped(t *testing.T) {
 	events := 0
 	cmds = append(cmds, Command{Session: 1, Generation: 1, Body: &Expire{}}, Command{Body: &Sync{}})
 	s.Apply(1, &Entry{Commands: cmds}, func(_ *Command, r *Result) { events = max(events, len(r.Events)) })
-	if events != 10000 || cap(s.tx.events) > 1024 {
-		t.Errorf("%d events, a buffer for %d is kept", events, cap(s.tx.events))
+	if events != 10000 || cap(s.tx.effects.events) > 1024 {
+		t.Errorf("%d events, a buffer for %d is kept", events, cap(s.tx.effects.events))
 	}
 }

@@ -2,6 +2,7 @@ package znode
 
 import (
 	"iter"
+	"sync/atomic"
 	"unicode/utf8"
 
 	"lockkeeper/wire"
@@ -56,21 +57,44 @@ type links struct {
 	nameBytes  int64 // of the names of the children
 }
 
+// tree is the nodes with their ACLs and quotas, and the listings of children. It knows no session
+// and no command: the owner of an ephemeral node is a number here.
+type tree struct {
+	nodes      table[node]
+	links      []*[pageRows]links // by slot of nodes
+	paths      map[string]slot
+	acls       aclTable
+	quotas     quotaSet
+	sizeBytes  int64                      // sum of nodeSizeBytes
+	perishable int                        // number of containers and TTL nodes
+	listings   atomic.Pointer[[]*Listing] // that are not closed; nil if there are none
+}
+
+// newTree returns a tree without even a root.
+func newTree() *tree {
+	return &tree{
+		nodes:  table[node]{epoch: 1},
+		paths:  map[string]slot{},
+		acls:   aclTable{byKey: map[string]*aclList{}},
+		quotas: quotaSet{byPath: map[string]*quota{}},
+	}
+}
+
 // link returns the links of the node at i.
-func (s *Store) link(i slot) *links { return &s.links[i/pageRows][i%pageRows] }
+func (t *tree) link(i slot) *links { return &t.links[i/pageRows][i%pageRows] }
 
 // find returns the slot of the node at path. The empty path is the root, as in ZooKeeper.
-func (s *Store) find(path string) (slot, bool) {
+func (t *tree) find(path string) (slot, bool) {
 	if path == "" {
 		path = rootPath
 	}
-	i, ok := s.paths[path]
+	i, ok := t.paths[path]
 	return i, ok
 }
 
 // stat returns the Stat of the node at i as clients see it.
-func (s *Store) stat(i slot) wire.Stat {
-	n, l := s.nodes.row(i), s.link(i)
+func (t *tree) stat(i slot) wire.Stat {
+	n, l := t.nodes.row(i), t.link(i)
 	st := wire.Stat{
 		Czxid: n.czxid, Mzxid: n.mzxid, Pzxid: n.pzxid,
 		Ctime: n.ctimeMs, Mtime: n.mtimeMs,
@@ -87,88 +111,125 @@ func (s *Store) stat(i slot) wire.Stat {
 }
 
 // place puts n into a row and into the index of paths; the links are left for attach.
-func (s *Store) place(n node) slot {
-	i, row := s.nodes.add()
+func (t *tree) place(n node) slot {
+	i, row := t.nodes.add()
 	*row = n
-	if len(s.links) < len(s.nodes.pages) {
-		s.links = append(s.links, new([pageRows]links))
+	if len(t.links) < len(t.nodes.pages) {
+		t.links = append(t.links, new([pageRows]links))
 	}
-	l := s.link(i)
+	l := t.link(i)
 	*l = links{parent: noSlot, first: noSlot, next: i, prev: i}
 	if !underQuota(n.path) {
 		l.count, l.bytes = 1, int64(len(n.data))
 	}
-	l.quota = s.quotas.byPath[n.path] != nil
-	s.paths[n.path] = i
+	l.quota = t.quotas.byPath[n.path] != nil
+	t.paths[n.path] = i
 	if n.mayPerish() {
-		s.perishable++
+		t.perishable++
 	}
-	s.sizeBytes += nodeSizeBytes(n.path, n.data)
+	t.sizeBytes += nodeSizeBytes(n.path, n.data)
 	return i
 }
 
-// attach links the node at i to its parent, as the last child, and to its session.
-func (s *Store) attach(i, parent slot) {
-	l, p := s.link(i), s.link(parent)
+// attach links the node at i to its parent, as the last child.
+func (t *tree) attach(i, parent slot) {
+	l, p := t.link(i), t.link(parent)
 	l.parent = parent
 	if p.first == noSlot {
 		p.first = i
 	} else {
-		first := s.link(p.first)
+		first := t.link(p.first)
 		l.next, l.prev = p.first, first.prev
-		s.link(first.prev).next = i
+		t.link(first.prev).next = i
 		first.prev = i
 	}
-	n := s.nodes.row(i)
+	n := t.nodes.row(i)
 	p.children++
-	s.sumUp(i, 1+l.below, l.count, l.bytes)
-	s.childAttached(i, parent)
-	p.nameBytes += int64(len(nameIn(s.nodes.row(parent).path, n.path)))
-	if n.kind == kindEphemeral {
-		s.own(i, wire.SessionID(n.owner))
-	}
+	t.sumUp(i, 1+l.below, l.count, l.bytes)
+	t.childAttached(i, parent)
+	p.nameBytes += int64(len(nameIn(t.nodes.row(parent).path, n.path)))
 }
 
 // detach is the reverse of attach and place. The node has no children.
-func (s *Store) detach(i slot) {
-	s.childDetaching(i)
-	n, l := s.nodes.row(i), s.link(i)
-	if n.kind == kindEphemeral {
-		s.disown(i, wire.SessionID(n.owner))
-	}
-	p := s.link(l.parent)
+func (t *tree) detach(i slot) {
+	t.childDetaching(i)
+	n, l := t.nodes.row(i), t.link(i)
+	p := t.link(l.parent)
 	switch {
 	case l.next == i:
 		p.first = noSlot
 	case p.first == i:
 		p.first = l.next
 	}
-	s.link(l.prev).next = l.next
-	s.link(l.next).prev = l.prev
+	t.link(l.prev).next = l.next
+	t.link(l.next).prev = l.prev
 	p.children--
-	s.sumUp(i, -1-l.below, -l.count, -l.bytes)
-	p.nameBytes -= int64(len(nameIn(s.nodes.row(l.parent).path, n.path)))
-	delete(s.paths, n.path)
+	t.sumUp(i, -1-l.below, -l.count, -l.bytes)
+	p.nameBytes -= int64(len(nameIn(t.nodes.row(l.parent).path, n.path)))
+	delete(t.paths, n.path)
 	if n.mayPerish() {
-		s.perishable--
+		t.perishable--
 	}
-	s.sizeBytes -= nodeSizeBytes(n.path, n.data)
-	s.nodes.remove(i)
+	t.sizeBytes -= nodeSizeBytes(n.path, n.data)
+	t.nodes.remove(i)
+}
+
+// insert adds n to the tree and to its quotas.
+func (t *tree) insert(n node, parent slot) slot {
+	i := t.place(n)
+	t.attach(i, parent)
+	if t.link(i).quota {
+		t.quotas.touch(t.quotas.byPath[n.path])
+	}
+	if of, ok := limitsOf(n.path); ok {
+		t.startQuota(of)
+	}
+	return i
+}
+
+// withdraw is the reverse of insert. It gives the reference to the ACL back.
+func (t *tree) withdraw(i slot) {
+	n := *t.nodes.row(i)
+	if of, ok := limitsOf(n.path); ok {
+		t.stopQuota(of)
+	}
+	if t.link(i).quota {
+		t.quotas.touch(t.quotas.byPath[n.path])
+	}
+	t.detach(i)
+	t.acls.release(n.acl)
+}
+
+// replaceData gives n, the row for writing at i, other data. It leaves the Stat alone.
+func (t *tree) replaceData(i slot, n *node, data []byte) {
+	diff := int64(len(data) - len(n.data))
+	n.data = data
+	t.sizeBytes += diff
+	if diff != 0 && !underQuota(n.path) {
+		l := t.link(i)
+		if l.bytes += diff; l.quota {
+			t.quotas.touch(t.quotas.byPath[n.path])
+		}
+		t.sumUp(i, 0, 0, diff)
+	}
+	if of, ok := limitsOf(n.path); ok {
+		t.quotas.byPath[of].read = false
+	}
 }
 
 // sumUp adds to the sums of the nodes above the one at i: below to all of them, count and bytes up
 // to the nearest that has a quota, unless the node at i has one itself. It takes one step for each
 // component of the path.
-func (s *Store) sumUp(i slot, below, count int32, bytes int64) {
-	counts := !s.link(i).quota && (count != 0 || bytes != 0)
-	for at := s.link(i).parent; at != noSlot; {
-		l := s.link(at)
+func (t *tree) sumUp(i slot, below, count int32, bytes int64) {
+	counts := !t.link(i).quota && (count != 0 || bytes != 0)
+	for at := t.link(i).parent; at != noSlot; {
+		l := t.link(at)
 		l.below += below
 		if counts {
 			l.count += count
 			l.bytes += bytes
 			if counts = !l.quota; !counts {
-				s.quotas.touch(s.quotas.byPath[s.nodes.row(at).path])
+				t.quotas.touch(t.quotas.byPath[t.nodes.row(at).path])
 			}
 		}
 		at = l.parent
@@ -184,11 +245,28 @@ func nodeSizeBytes(path string, data []byte) int64 {
 	return int64(utf8.RuneCountInString(path) + len(data))
 }
 
+// perished reports whether the node at i has outlived its purpose: a container that has lost its
+// last child (or, unless neverUsedMs is 0, has had none for longer than that), a TTL node without
+// children that was not written to for longer than its time to live. nowMs is clock.nowMs.
+func (t *tree) perished(i slot, nowMs int64, neverUsedMs int32) bool {
+	n := t.nodes.row(i)
+	if t.link(i).children > 0 {
+		return false
+	}
+	switch n.kind {
+	case kindContainer:
+		return n.creates > 0 || neverUsedMs != 0 && nowMs-n.usedMs > int64(neverUsedMs)
+	case kindTTL:
+		return nowMs-n.usedMs > n.owner
+	}
+	return false
+}
+
 // allNodes returns an iterator over all nodes and their slots, in no particular order.
-func (s *Store) allNodes() iter.Seq2[slot, *node] {
+func (t *tree) allNodes() iter.Seq2[slot, *node] {
 	return func(yield func(slot, *node) bool) {
-		for i := range s.nodes.used {
-			if n := s.nodes.row(i); n.kind != kindFree && !yield(i, n) {
+		for i := range t.nodes.used {
+			if n := t.nodes.row(i); n.kind != kindFree && !yield(i, n) {
 				return
 			}
 		}
@@ -197,14 +275,14 @@ func (s *Store) allNodes() iter.Seq2[slot, *node] {
 
 // children returns an iterator over the slots of the children of the node at i, the oldest first
 // (until the state has been through a snapshot, which keeps no order).
-func (s *Store) children(i slot) iter.Seq[slot] {
+func (t *tree) children(i slot) iter.Seq[slot] {
 	return func(yield func(slot) bool) {
-		first := s.link(i).first
+		first := t.link(i).first
 		for c := first; c != noSlot; {
 			if !yield(c) {
 				return
 			}
-			if c = s.link(c).next; c == first {
+			if c = t.link(c).next; c == first {
 				return
 			}
 		}

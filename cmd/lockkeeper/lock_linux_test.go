@@ -20,7 +20,8 @@ import (
 )
 
 // workers are commands that start a worker, print its process, and go on. The workers outlive what
-// ends the command. deaf are the signals that the command itself ignores.
+// ends the command. deaf are the signals that the command itself ignores. The last two exec: a
+// shell loses a SIGINT that comes between its fork of a foreground process and the exec in it.
 var workers = []struct {
 	name, script string
 	deaf         []syscall.Signal
@@ -28,8 +29,8 @@ var workers = []struct {
 	{"background", `sleep 1000 & echo $!; wait`, nil}, // the worker is deaf to INT and QUIT
 	{"deaf", `trap '' TERM HUP; sleep 1000 & echo $!; wait`, []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP}},
 	{"setsid", `setsid sleep 1000 & echo $!; wait`, nil},
-	{"double-fork", `(sleep 1000 & echo $!); sleep 1000`, nil},
-	{"daemon", `(setsid sh -c 'sleep 1000 & echo $!; wait' &); sleep 1000`, nil},
+	{"double-fork", `(sleep 1000 & echo $!); exec sleep 1000`, nil},
+	{"daemon", `(setsid sh -c 'sleep 1000 & echo $!; wait' &); exec sleep 1000`, nil},
 }
 
 // runsYet says whether a process runs; a zombie does not.
@@ -49,9 +50,6 @@ func working(t *testing.T, script string, args ...string) (p *process, worker in
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = syscall.Kill(worker, syscall.SIGKILL) }) // it has ended if all went well
-	if !runsYet(worker) {
-		t.Fatal("the worker does not run")
-	}
 	return p, worker
 }
 

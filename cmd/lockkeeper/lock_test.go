@@ -57,10 +57,15 @@ func await(t *testing.T, what string, cond func() bool) {
 // wait is the exit status of a command that ends by itself, and the rest of its output.
 func (p *process) wait() (status int, rest []string) {
 	p.t.Helper()
-	late := time.AfterFunc(patience, func() { _ = p.Process.Signal(syscall.SIGQUIT) })
-	defer late.Stop()
-	for l := range p.lines {
-		rest = append(rest, l)
+	for late, open := time.After(patience), true; open; {
+		select {
+		case l, ok := <-p.lines:
+			if open = ok; ok {
+				rest = append(rest, l)
+			}
+		case <-late:
+			p.t.Fatalf("it, or a process that it has started, runs after %v", patience)
+		}
 	}
 	_ = p.Wait() // the status says more
 	return p.ProcessState.ExitCode(), rest

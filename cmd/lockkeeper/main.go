@@ -39,6 +39,7 @@ func main() {
 	}
 	signals := make(chan os.Signal, 2)
 	if _, ok := serveArgs(os.Args[1:]); ok {
+		setTimerSlack()
 		if !signal.Ignored(syscall.SIGHUP) { // nohup(1) has it ignored
 			signal.Notify(signals, syscall.SIGHUP)
 		}

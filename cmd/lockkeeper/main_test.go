@@ -304,10 +304,8 @@ func (p *process) signal(sig syscall.Signal) int {
 	if err := p.Process.Signal(sig); err != nil {
 		p.t.Fatal(err)
 	}
-	for range p.lines {
-	}
-	_ = p.Wait() // the status says more
-	return p.ProcessState.ExitCode()
+	status, _ := p.wait()
+	return status
 }
 
 var listens = regexp.MustCompile(`^lockkeeper listens on (\S+), keeps its data in (\S+), and stops at Ctrl-C\.$`)

@@ -31,6 +31,10 @@ const shutdownTimeout = 5 * time.Second
 // comes back earlier was not in the files, and ends the process.
 const replacePause = time.Minute
 
+// timerSlackVariable, set to anything, keeps the timer slack that the process was started with. A
+// member sets it for itself when it has set its slack.
+const timerSlackVariable = "LOCKKEEPER_TIMER_SLACK"
+
 type serveCommand struct {
 	clientAddr, dataDir, logLevel, logFormat string
 	ignoreZooKeeper, allowUnknown, imports   bool
@@ -129,6 +133,7 @@ func (c *serveCommand) run(e env, args []string) error {
 		debug.SetMemoryLimit(int64(cfg.WithDefaults().MaxMemory))
 	}
 	cfg.Logger = slog.New(c.logHandler(e.stderr, level))
+	cfg.Logger.Debug("timers may be late", "slack", timerSlack())
 	if file := os.Getenv(testClockEnv); file != "" {
 		cfg.Now = testClock(file)
 	}

@@ -4,7 +4,6 @@ import (
 	"io"
 	"net"
 	"net/netip"
-	"sync"
 	"syscall"
 	"time"
 )
@@ -38,12 +37,9 @@ type Conn struct {
 	finSent  bool
 	writing  bool // a Write is under way, others wait
 
-	heardAt time.Time   // when something last arrived; for keep-alive
-	probes  int         // unanswered
-	prober  *time.Timer // nil: no keep-alive
+	keepAlive keepAlive
 
-	readable, writable          sync.Cond
-	readDeadline, writeDeadline deadline
+	readable, writable condition
 }
 
 // connectLocked makes the two ends of a connection that h dials.
@@ -55,8 +51,6 @@ func (n *Network) connectLocked(h *Host, target string, from, to netip.AddrPort)
 			local: net.TCPAddrFromAddrPort(local), remote: net.TCPAddrFromAddrPort(remote),
 		}
 		c.readable.L, c.writable.L = &n.mu, &n.mu
-		c.readDeadline = deadline{mu: &n.mu, wake: &c.readable}
-		c.writeDeadline = deadline{mu: &n.mu, wake: &c.writable}
 		return c
 	}
 	there, back := n.linkLocked(h.name, target), n.linkLocked(target, h.name)
@@ -82,7 +76,7 @@ func (c *Conn) Read(b []byte) (int, error) {
 		switch {
 		case c.closed:
 			return 0, c.opError("read", net.ErrClosed)
-		case c.readDeadline.passedLocked():
+		case c.readable.passedLocked():
 			return 0, c.opError("read", timeoutError{})
 		case len(b) == 0:
 			return 0, nil
@@ -139,7 +133,7 @@ func (c *Conn) writeErrorLocked() error {
 	switch {
 	case c.closed:
 		return c.opError("write", net.ErrClosed)
-	case c.writeDeadline.passedLocked():
+	case c.writable.passedLocked():
 		return c.opError("write", timeoutError{})
 	case c.err != 0:
 		return c.opError("write", errno("write", c.err))
@@ -187,16 +181,16 @@ func (c *Conn) RemoteAddr() net.Addr { return c.remote }
 
 // SetDeadline sets both deadlines; the zero time is none.
 func (c *Conn) SetDeadline(t time.Time) error {
-	return c.setDeadlines(t, &c.readDeadline, &c.writeDeadline)
+	return c.setDeadlines(t, &c.readable, &c.writable)
 }
 
 // SetReadDeadline ends Reads at t, those that wait included.
-func (c *Conn) SetReadDeadline(t time.Time) error { return c.setDeadlines(t, &c.readDeadline) }
+func (c *Conn) SetReadDeadline(t time.Time) error { return c.setDeadlines(t, &c.readable) }
 
 // SetWriteDeadline ends Writes at t, those that wait included.
-func (c *Conn) SetWriteDeadline(t time.Time) error { return c.setDeadlines(t, &c.writeDeadline) }
+func (c *Conn) SetWriteDeadline(t time.Time) error { return c.setDeadlines(t, &c.writable) }
 
-func (c *Conn) setDeadlines(t time.Time, which ...*deadline) error {
+func (c *Conn) setDeadlines(t time.Time, which ...*condition) error {
 	c.net.mu.Lock()
 	defer c.net.mu.Unlock()
 	if c.closed {
@@ -211,7 +205,7 @@ func (c *Conn) setDeadlines(t time.Time, which ...*deadline) error {
 // arriveLocked is called for each segment that reaches this end by p, in order.
 // False asks for the segment to be sent again in a while.
 func (c *Conn) arriveLocked(p *pipe, s segment) bool {
-	c.heardAt = time.Now()
+	c.keepAlive.heardAt = time.Now()
 	switch {
 	case s.kind == segRST:
 		if c.state == synSent {
@@ -351,8 +345,8 @@ func (c *Conn) leaveLocked() {
 	c.in.received, c.in.unread = nil, 0
 	c.stopProbesLocked()
 	c.peer.writable.Broadcast()
-	c.readDeadline.setLocked(time.Time{})
-	c.writeDeadline.setLocked(time.Time{})
+	c.readable.setLocked(time.Time{})
+	c.writable.setLocked(time.Time{})
 	c.readable.Broadcast()
 	c.writable.Broadcast()
 }

@@ -10,21 +10,38 @@ type figure struct {
 	// ratio is the target: at most (with more: at least) that multiple of ZooKeeper's and etcd's
 	// figure; 0 for none.
 	ratio float64
-	// limit is a target in units, at most, if limited.
-	limit   float64
-	limited bool
-	value   func(*bench.Result) float64
+	// bound is a target in units, at most, if bounded.
+	bound   float64
+	bounded bool
+	// limit is the goal: at most that many times the limit (with more: at least that part of it); 0
+	// for none.
+	limit float64
+	value func(*bench.Result) float64
 }
 
 // met says whether ours meets the target that other sets.
 func (f *figure) met(ours, other float64) bool {
-	if f.limited {
-		return ours <= f.limit
+	if f.bounded {
+		return ours <= f.bound
 	}
 	if f.more {
 		return ours >= f.ratio*other
 	}
 	return ours <= f.ratio*other
+}
+
+// near says whether ours reaches the goal that the limit sets.
+func (f *figure) near(ours, limit float64) bool {
+	if f.more {
+		return ours*f.limit >= limit
+	}
+	return ours <= f.limit*limit
+}
+
+// within gives a figure a goal beside the limit.
+func (f figure) within(times float64) figure {
+	f.limit = times
+	return f
 }
 
 func p50(r *bench.Result) float64       { return r.Latency.P50 }

@@ -74,9 +74,6 @@ func describe(dir string) []string {
 	if b, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
 		add("kernel", strings.TrimSpace(string(b)))
 	}
-	if b, err := os.ReadFile("/proc/self/timerslack_ns"); err == nil { // the systems inherit it
-		add("timers of all processes may be late by", strings.TrimSpace(string(b))+" ns")
-	}
 	add("data on", mountOf(dir))
 	if b, err := os.ReadFile("/proc/loadavg"); err == nil {
 		add("load average before", strings.Join(strings.Fields(string(b))[:3], " "))

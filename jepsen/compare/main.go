@@ -37,15 +37,19 @@ type config struct {
 }
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == limitMember {
+		fmt.Fprintln(os.Stderr, runLimitMember(os.Args[2:]))
+		os.Exit(1)
+	}
 	var c config
 	flag.StringVar(&c.only, "only", "", "regular expression: only figures with such names")
-	flag.StringVar(&c.systems, "systems", "lockkeeper,zookeeper,etcd", "what is compared, in turn")
+	flag.StringVar(&c.systems, "systems", "lockkeeper,zookeeper,etcd,limit", "the systems, in turn")
 	flag.IntVar(&c.rounds, "rounds", 3, "how often each is measured")
 	flag.DurationVar(&c.duration, "duration", 3*time.Second,
 		"how long each measurement lasts, after a second that does not count")
 	flag.DurationVar(&c.warmUp, "warm", 8*time.Second, "how long each cluster is warmed up")
 	flag.DurationVar(&c.delay, "delay", 0,
-		"how much later what members send each other arrives, as on a network; not with etcd")
+		"how much later what members send each other arrives, as on a network; not with etcd and the limit")
 	flag.StringVar(&c.binary, "binary", "", "lockkeeper (default: it is built)")
 	flag.StringVar(&c.sources, "sources", filepath.Join("..", ".."), "the directory of lockkeeper's module")
 	flag.StringVar(&c.json, "json", "", "file for all that was measured")

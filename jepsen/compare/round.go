@@ -28,14 +28,14 @@ type system struct {
 	version string
 	// start starts members with their data below dir, and waits until they serve.
 	start func(ctx context.Context, dir string, members int) (cluster, error)
-	etcd  bool // takes only loads with etcd
-	jit   bool // compiles hot code while it runs
+	takes func(load) bool
+	jit   bool // compiles what it runs often while it runs
 }
 
 // systems are those with these names.
 func systems(names []string, c config) (list []*system, err error) {
 	for _, name := range names {
-		s, target := &system{name: name}, jepsen.Target{}
+		s, target := &system{name: name, takes: func(load) bool { return true }}, jepsen.Target{}
 		switch name {
 		case "lockkeeper":
 			s.version, target = lockkeeperVersion(c.sources), jepsen.Lockkeeper(c.binary)
@@ -45,18 +45,24 @@ func systems(names []string, c config) (list []*system, err error) {
 				return nil, err
 			}
 		case "etcd":
-			if c.delay > 0 {
-				return nil, errors.New("-delay: etcd cannot have it; leave it out with -systems lockkeeper,zookeeper")
-			}
-			s.etcd, s.version = true, etcdVersion()
-		default:
-			return nil, fmt.Errorf("there is no system %q: lockkeeper, zookeeper, etcd", name)
-		}
-		s.start = func(ctx context.Context, dir string, members int) (cluster, error) {
-			if s.etcd {
+			s.version, s.takes = etcdVersion(), func(l load) bool { return l.etcd }
+			s.start = func(ctx context.Context, dir string, members int) (cluster, error) {
 				return startEtcd(ctx, dir, members)
 			}
-			return startKeeper(ctx, target, dir, members, c)
+		case "limit":
+			s.version = "limit: three processes that only send, sync and answer (jepsen/compare/floor)"
+			s.takes = func(l load) bool { return l.workload == "write" || l.workload == "read" }
+			s.start = func(ctx context.Context, dir string, _ int) (cluster, error) { return startLimit(ctx, dir) }
+		default:
+			return nil, fmt.Errorf("there is no system %q: lockkeeper, zookeeper, etcd, limit", name)
+		}
+		if s.start != nil && c.delay > 0 {
+			return nil, fmt.Errorf("-delay: %s cannot have it; leave it out with -systems lockkeeper,zookeeper", name)
+		}
+		if s.start == nil {
+			s.start = func(ctx context.Context, dir string, members int) (cluster, error) {
+				return startKeeper(ctx, target, dir, members, c)
+			}
 		}
 		list = append(list, s)
 	}
@@ -103,7 +109,7 @@ const stepPatience = 3 * time.Minute
 func (r *round) run(ctx context.Context, steps []step) {
 	defer r.drop()
 	for _, s := range steps {
-		if r.system.etcd && !s.load.etcd {
+		if !r.system.takes(s.load) {
 			continue
 		}
 		for range max(1, s.times) {
@@ -214,7 +220,7 @@ func (r *round) warm(ctx context.Context, d time.Duration) error {
 		// Sessions that come and go, and watches.
 		{load{workload: "herd", clients: 500, rounds: 5}, 0},
 	} {
-		if r.system.etcd && !w.etcd {
+		if !r.system.takes(w.load) {
 			continue
 		}
 		if _, err := r.cluster.measure(ctx, w.load, w.share); err != nil {

@@ -71,12 +71,12 @@ type step struct {
 func steps() []step {
 	return []step{
 		{stage: cold, memory: true, load: load{workload: idle, etcd: true}, figures: []figure{
-			{name: "memory of a fresh member", unit: "MB", limit: 20, limited: true, value: resident},
+			{name: "memory of a fresh member", unit: "MB", bound: 20, bounded: true, value: resident},
 		}},
 		single("at the leader", leader),
 		single("through a follower", follower),
 		{stage: warm, load: load{workload: "write", clients: 16, etcd: true}, figures: []figure{
-			throughput("write, 16 clients", 2),
+			throughput("write, 16 clients", 2).within(2.5),
 			cpu("write, 16 clients", 0.5),
 		}},
 		{stage: warm, load: load{workload: "write", clients: 128, etcd: true}, figures: []figure{
@@ -107,7 +107,7 @@ func steps() []step {
 		}},
 		{stage: warm, load: load{workload: "failover", clients: 8}, times: 2, figures: []figure{
 			latency("failover (kill -9 of the leader), gap without a write", 0.2, special("gap without a write ms")),
-			{name: "failover, connections lost on survivors", unit: "", limited: true,
+			{name: "failover, connections lost on survivors", unit: "", bounded: true,
 				value: special("connections lost on survivors")},
 		}},
 		{stage: fresh, memory: true, load: load{workload: "sessions", clients: 5000}, figures: []figure{
@@ -140,7 +140,7 @@ func libraryLocks(l library, clients int) step {
 func single(where string, first role) step {
 	name := "write, 1 client " + where
 	return step{stage: warm, load: load{workload: "write", clients: 1, first: first, etcd: true}, figures: []figure{
-		latency(name+", p50", 0.7, p50),
+		latency(name+", p50", 0.7, p50).within(1.3),
 		latency(name+", p99", 0.7, p99),
 	}}
 }
@@ -148,7 +148,7 @@ func single(where string, first role) step {
 func reads(name string, clients, inFlight int) step {
 	return step{stage: warm, load: load{workload: "read", clients: clients, inFlight: inFlight}, figures: []figure{
 		{name: name + ", per CPU second of the servers", unit: "1/s", more: true, ratio: 2, value: perCPUSecond},
-		throughput(name, 0),
+		throughput(name, 0).within(1.5),
 	}}
 }
 

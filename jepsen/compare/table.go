@@ -106,8 +106,8 @@ func rows(steps []step, samples []sample) (list []*row) {
 // target is the target in words.
 func (f *figure) target() string {
 	switch {
-	case f.limited:
-		return "≤ " + strings.TrimSpace(number(f.limit)+" "+f.unit)
+	case f.bounded:
+		return "≤ " + strings.TrimSpace(number(f.bound)+" "+f.unit)
 	case f.ratio == 0:
 		return "–"
 	case f.more:
@@ -127,16 +127,33 @@ func times(v float64) string {
 func (r *row) against(name string) (ratio, met string) {
 	ours, theirs := r.Systems["lockkeeper"], r.Systems[name]
 	f := &r.figure
-	if f.limited && ours.known() && name == "zookeeper" {
+	if f.bounded && ours.known() && name == "zookeeper" {
 		met = yes(f.met(ours.Median, 0))
 	}
 	if !ours.known() || !theirs.known() || theirs.Median == 0 {
 		return "–", met
 	}
-	if !f.limited && f.ratio != 0 {
+	if !f.bounded && f.ratio != 0 {
 		met = yes(f.met(ours.Median, theirs.Median))
 	}
 	return fmt.Sprintf("%.2fx", ours.Median/theirs.Median), met
+}
+
+// limit is the ratio to the limit, with the goal if there is one.
+func (r *row) limit() string {
+	ours, limit := r.Systems["lockkeeper"], r.Systems["limit"]
+	if !ours.known() || !limit.known() || limit.Median == 0 {
+		return "–"
+	}
+	text := fmt.Sprintf("%.2fx", ours.Median/limit.Median)
+	switch f := &r.figure; {
+	case f.limit == 0:
+		return text
+	case f.more:
+		return fmt.Sprintf("%s (≥ %s: %s)", text, times(1/f.limit), yes(f.near(ours.Median, limit.Median)))
+	default:
+		return fmt.Sprintf("%s (≤ %s: %s)", text, times(f.limit), yes(f.near(ours.Median, limit.Median)))
+	}
 }
 
 func yes(b bool) string {
@@ -148,15 +165,15 @@ func yes(b bool) string {
 
 // writeTable writes it in Markdown.
 func writeTable(w io.Writer, rows []*row) {
-	fmt.Fprintln(w, "| figure | | lockkeeper | ZooKeeper | ratio | target | met | etcd | ratio | met |")
-	fmt.Fprintln(w, "|---|---|---|---|---|---|---|---|---|---|")
+	fmt.Fprintln(w, "| figure | | lockkeeper | ZooKeeper | ratio | target | met | etcd | ratio | met | limit | ratio |")
+	fmt.Fprintln(w, "|---|---|---|---|---|---|---|---|---|---|---|---|")
 	for _, r := range rows {
 		zkRatio, zkMet := r.against("zookeeper")
 		etcdRatio, etcdMet := r.against("etcd")
 		cells := []string{
 			r.Name, r.Unit, r.Systems["lockkeeper"].text(), r.Systems["zookeeper"].text(), zkRatio, r.figure.target(),
 			zkMet,
-			r.Systems["etcd"].text(), etcdRatio, etcdMet,
+			r.Systems["etcd"].text(), etcdRatio, etcdMet, r.Systems["limit"].text(), r.limit(),
 		}
 		for i, c := range cells {
 			cells[i] = strings.NewReplacer("|", "/", "\n", " ").Replace(c)

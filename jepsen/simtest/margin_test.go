@@ -85,7 +85,7 @@ func (c *cluster) margin(m *member, timeout time.Duration, rng *rand.Rand, siege
 	other := c.members[int(m.id)%len(c.members)]
 	alive := func() (yes bool) {
 		other.running().view(func(s *znode.Store) {
-			for info := range s.Sessions() {
+			for info := range s.Sessions().All() {
 				yes = yes || int64(info.ID) == session
 			}
 		})

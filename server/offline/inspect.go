@@ -53,10 +53,8 @@ type Inspection struct {
 	// Import is the result of an import of these data.
 	Import string `json:"import"`
 
-	limits zkdata.Limits
-	zxid   wire.Zxid
-	store  *znode.Store
-	owned  map[wire.SessionID][]string // the paths of the ephemeral nodes
+	store *znode.Store
+	owned map[wire.SessionID][]string // the paths of the ephemeral nodes
 }
 
 // InspectedSession is a session with the number of its ephemeral nodes.
@@ -104,28 +102,31 @@ type InspectedLock struct {
 func Inspect(ctx context.Context, path, logDir string, maxMemory int64, progress func(bytes, all int64)) (*Inspection, error) {
 	logDir = cmp.Or(logDir, path)
 	maxMemory = cmp.Or(maxMemory, int64(zoocfg.Config{}.WithDefaults().MaxMemory))
-	in := &Inspection{Path: path, limits: zkdata.Limits{Memory: maxMemory}, Epoch: -1, AcceptedEpoch: -1}
+	limits := zkdata.Limits{Memory: maxMemory}
+	in := &Inspection{Path: path, Epoch: -1, AcceptedEpoch: -1}
+	var zxid wire.Zxid // of the files
 	st, err := os.Stat(path)
 	switch {
 	case err != nil:
 	case !st.IsDir():
-		err = in.readFile()
+		err = in.readFile(limits)
 	case datadir.Exists(filepath.Join(logDir, datadir.LogFile)):
 		err = in.readOurs(ctx, logDir)
 	case datadir.Exists(filepath.Join(path, datadir.LogFile)) || datadir.Exists(filepath.Join(path, datadir.SnapshotsDir)):
 		err = fmt.Errorf("%s has a part of a member's data: name its zoo.cfg, which has dataDir and dataLogDir", path)
 	default:
-		err = in.readZooKeepers(logDir, progress)
+		zxid, err = in.readZooKeepers(logDir, limits, progress)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("server: inspect: %w", err)
 	}
+	in.Zxid = max(zxid, in.store.Zxid()).String()
 	in.count()
 	return in, nil
 }
 
 // readFile reads a snapshot.
-func (in *Inspection) readFile() error {
+func (in *Inspection) readFile(limits zkdata.Limits) error {
 	f, err := os.Open(in.Path)
 	if err != nil {
 		return err
@@ -141,7 +142,7 @@ func (in *Inspection) readFile() error {
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
-	state, err := zkdata.ReadSnapshot(f, in.Path, in.limits)
+	state, err := zkdata.ReadSnapshot(f, in.Path, limits)
 	if err != nil {
 		return fmt.Errorf("neither a snapshot of lockkeeper (%w) nor one of ZooKeeper (%w)", ours, err)
 	}
@@ -177,7 +178,10 @@ func whateverKind(dir, logDir string, do func(cfg *zoocfg.Config) error) (err er
 	return err
 }
 
-func (in *Inspection) readZooKeepers(logDir string, progress func(bytes, all int64)) error {
+// readZooKeepers reads directories of ZooKeeper, and returns the zxid that they have come to.
+func (in *Inspection) readZooKeepers(
+	logDir string, limits zkdata.Limits, progress func(bytes, all int64),
+) (wire.Zxid, error) {
 	parent := func(dir string) string {
 		if filepath.Base(dir) == datadir.ZooKeeperDir {
 			return filepath.Dir(dir)
@@ -186,16 +190,16 @@ func (in *Inspection) readZooKeepers(logDir string, progress func(bytes, all int
 	}
 	files, err := zkdata.List(parent(in.Path), parent(logDir))
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if files.Empty() {
-		return fmt.Errorf("%s has no data of ZooKeeper (%s/snapshot.*, log.*) and none of lockkeeper (%s)", in.Path, datadir.ZooKeeperDir, datadir.LogFile)
+		return 0, fmt.Errorf("%s has no data of ZooKeeper (%s/snapshot.*, log.*) and none of lockkeeper (%s)", in.Path, datadir.ZooKeeperDir, datadir.LogFile)
 	}
-	state, report, err := zkdata.Load(files, zkdata.Options{Extended: true, Progress: ofAll(files, progress), Limits: in.limits})
+	state, report, err := zkdata.Load(files, zkdata.Options{Extended: true, Progress: ofAll(files, progress), Limits: limits})
 	if err != nil {
-		return err
+		return 0, err
 	}
-	in.Of, in.zxid, in.Epoch, in.AcceptedEpoch = "ZooKeeper", state.Zxid, files.CurrentEpoch, files.AcceptedEpoch
+	in.Of, in.Epoch, in.AcceptedEpoch = "ZooKeeper", files.CurrentEpoch, files.AcceptedEpoch
 	in.Snapshot, in.Transactions, in.Notices = filepath.Base(report.Snapshot.Path), report.Txns, report.Notices
 	if len(files.Logs) == 0 {
 		in.Notices = append(in.Notices, "there is no transaction log: if the server had a dataLogDir, name its zoo.cfg, or what "+
@@ -205,7 +209,7 @@ func (in *Inspection) readZooKeepers(logDir string, progress func(bytes, all int
 	in.Import = fmt.Sprintf("all of it, as a snapshot of term %d and index %d", from.StateTerm, from.Index)
 	in.store, err = state.Store(true)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	ttl := 0
 	for n := range in.store.AllNodes() {
@@ -216,12 +220,11 @@ func (in *Inspection) readZooKeepers(logDir string, progress func(bytes, all int
 	if ttl > 0 {
 		in.Import += fmt.Sprintf("; for the %d TTL nodes zoo.cfg needs extendedTypesEnabled=true", ttl)
 	}
-	return nil
+	return state.Zxid, nil
 }
 
 // count adds up the nodes and sessions of the state.
 func (in *Inspection) count() {
-	in.Zxid = max(in.zxid, in.store.Zxid()).String()
 	in.owned = map[wire.SessionID][]string{}
 	queues := map[string][]locknode.Contender{}
 	isSemaphore := func(path string) bool { _, ok := in.store.Node(locknode.LeasesPath(path)); return ok }
@@ -246,7 +249,7 @@ func (in *Inspection) count() {
 		queues[lock] = append(queues[lock], c)
 	}
 	in.cutLargest()
-	for info := range in.store.Sessions() {
+	for info := range in.store.Sessions().All() {
 		in.Sessions++
 		in.Most = append(in.Most, InspectedSession{info.ID.String(), info.TimeoutMs, info.Ephemerals})
 	}
@@ -295,7 +298,7 @@ func (in *Inspection) Paths() []string {
 // Owned are all sessions with their ephemeral nodes, by id.
 func (in *Inspection) Owned() []OwnedBy {
 	list := make([]OwnedBy, 0, in.Sessions)
-	for info := range in.store.Sessions() {
+	for info := range in.store.Sessions().All() {
 		paths := append([]string{}, in.owned[info.ID]...)
 		slices.Sort(paths)
 		list = append(list, OwnedBy{info.ID.String(), info.TimeoutMs, paths})

@@ -67,7 +67,6 @@ type ClientFigures struct {
 	Connections            int
 	Work                   session.Stats
 	OfWork                 *session.Measures   // distributions, which go on being measured
-	LocalSessions          int                 // of read-only mode
 	TLS                    func() metrics.List // of the certificates; nil without TLS
 }
 

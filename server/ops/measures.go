@@ -79,7 +79,7 @@ func (f *Figures) clientMetrics() metrics.List {
 		metrics.Gauge("approximate_data_size", "bytes of paths and data", f.State.DataSizeBytes),
 		metrics.Gauge("watch_count", "watches of this member's connections", f.Work.Watches.Watches),
 		metrics.Gauge("global_sessions", "sessions of the whole cluster", f.State.Sessions),
-		metrics.Gauge("local_sessions", "sessions of read-only mode", f.LocalSessions),
+		metrics.Gauge("local_sessions", "sessions of read-only mode", f.Work.LocalSessions),
 		metrics.Counter("connection_drop_count", "connections that their clients ended, or lost, without closing their sessions",
 			f.Port.Drops),
 		metrics.Counter("connection_request_count", "connect requests, whatever became of them", f.Port.ConnectRequests),

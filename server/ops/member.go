@@ -153,7 +153,7 @@ const sessionStep = 1000
 func EachSession(m Member, f func(znode.SessionInfo)) {
 	for at := 0; at >= 0; {
 		var some []znode.SessionInfo
-		m.View(func(store *znode.Store) { some, at = store.SessionsFrom(at, sessionStep) })
+		m.View(func(store *znode.Store) { some, at = store.Sessions().From(at, sessionStep) })
 		for _, info := range some {
 			f(info)
 		}

@@ -228,7 +228,7 @@ func health(m Member, f *Figures) *Health {
 		h.LeaderHeardMs = &ms
 	}
 	h.PausedPart, h.PauseMaxMs = f.paused()
-	if n, leads := m.Sessions().Leases(); leads {
+	if n := f.Work.Leases; n >= 0 {
 		h.Leases = &n
 	}
 	if info, err := replica.Snapshot(); err == nil && info.Index > 0 {

@@ -91,7 +91,7 @@ func (c *capacity) open(view func(func(*znode.Store)), addr netip.Addr) error {
 		return nil
 	}
 	var all, there int
-	view(func(store *znode.Store) { all, there = store.SessionCounts(znode.AddrText(addr)) })
+	view(func(store *znode.Store) { all, there = store.Sessions().Counts(znode.AddrText(addr)) })
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	key, limit := "", 0

@@ -22,7 +22,7 @@ type request struct {
 
 // watches are the watches of the member's clients, sorted by session and path.
 func (r *request) watches() []session.Watch {
-	return seenBy(r, r.Sessions().DataWatches(), func(w session.Watch) string { return w.Path })
+	return seenBy(r, r.Sessions().Watches().Data(), func(w session.Watch) string { return w.Path })
 }
 
 // ephemerals are the ephemeral nodes of each session that has some.

@@ -219,7 +219,7 @@ func (c *Console) endSession(ctx context.Context, r *http.Request, a *act) (*act
 		return nil, failf(http.StatusBadRequest, "session is %q, and should be like 0x100004a2b3c0001", a.Session)
 	}
 	n := 0
-	c.View(func(store *znode.Store) { n = store.EphemeralCount(wire.SessionID(id)) })
+	c.View(func(store *znode.Store) { n = store.Sessions().EphemeralCount(wire.SessionID(id)) })
 	if _, err := c.Sessions().EndSession(ctx, door.CallerOf(r).Addr, wire.SessionID(id)); err != nil {
 		return nil, err
 	}

@@ -256,7 +256,7 @@ func (x *index) row(l *lock, store *znode.Store, v *viewer, now time.Time) lockR
 		}
 		h := holderRow{Node: c.Node, Session: ops.Hex(c.Session), Mode: modeOf(l, c), Token: c.Token,
 			SinceAt: stamp(l.heads[keyOf(c)].at), SinceExact: l.heads[keyOf(c)].exact,
-			Address: v.address(l.access[c.Path+"/"+c.Node], c.Session, store.SessionAddr(wire.SessionID(c.Session)))}
+			Address: v.address(l.access[c.Path+"/"+c.Node], c.Session, store.Sessions().Addr(wire.SessionID(c.Session)))}
 		if v.may(l.access[c.Path+"/"+c.Node]) {
 			h.Note, h.Who = says(c)
 		}
@@ -351,7 +351,7 @@ func (c *Console) lock(q url.Values, v *viewer, now time.Time) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.Watches = c.Sessions().WatchersOf(path)
+	a.Watches = c.Sessions().Watches().Watchers(path)
 	a.head = c.head(now)
 	return a, nil
 }
@@ -366,7 +366,7 @@ func (x *index) contenderRow(l *lock, c *locknode.Contender, store *znode.Store,
 		Orphan:   c.Orphan, MayIgnore: orEmpty(c.MayIgnore), Within: []string{},
 		Deadlock: slices.Contains(v.deadlocked[l], c.Token),
 	}
-	if info, ok := store.Session(wire.SessionID(c.Session)); ok {
+	if info, ok := store.Sessions().Get(wire.SessionID(c.Session)); ok {
 		r.Address, r.TimeoutMs = v.address(l.access[c.Path+"/"+c.Node], c.Session, info.Addr), info.TimeoutMs
 	}
 	if here[wire.SessionID(c.Session)] {

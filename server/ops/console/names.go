@@ -21,7 +21,7 @@ const namesLooked = 500
 // there were no others. The index's mu is held.
 func (x *index) nameOf(store *znode.Store, v *viewer, session int64) named {
 	id := wire.SessionID(session)
-	n := named{Address: v.withPort(id, store.SessionAddr(id))}
+	n := named{Address: v.withPort(id, store.Sessions().Addr(id))}
 	paths := x.nodes[id].named
 	for _, path := range paths[:min(len(paths), namesLooked)] {
 		l := x.where[path]

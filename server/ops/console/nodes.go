@@ -84,7 +84,7 @@ func (c *Console) node(q url.Values, v *viewer, now time.Time) (any, error) {
 	a.Stat = statRow{ops.Hex(stat.Czxid), ops.Hex(stat.Mzxid), ops.Hex(stat.Pzxid), stamp(instant(stat.Ctime)),
 		stamp(instant(stat.Mtime)), stat.Version, stat.Cversion, stat.Aversion, ops.Hex(owner), stat.DataLength,
 		stat.NumChildren}
-	a.Watches = c.Sessions().WatchersOf(path)
+	a.Watches = c.Sessions().Watches().Watchers(path)
 	// Without an index the answer only lacks the lock that the node belongs to.
 	_ = c.index.with(func() {
 		if a.Type == "ephemeral" {

@@ -136,7 +136,7 @@ func (r *Recorder) record(store *znode.Store, c *znode.Command, res *znode.Resul
 	switch e.Type {
 	case wire.EventNodeCreated:
 		n.kind = created
-		n.addr = store.SessionAddr(e.Owner)
+		n.addr = store.Sessions().Addr(e.Owner)
 	case wire.EventNodeDeleted:
 		n.kind, n.end = deleted, endOf(c, e.Owner)
 	default:

@@ -75,7 +75,7 @@ func (c *Console) sessions(q url.Values, v *viewer, now time.Time) (any, error) 
 	for at := 0; at >= 0; {
 		var infos []znode.SessionInfo
 		c.View(func(store *znode.Store) {
-			infos, at = store.SessionsFrom(at, sessionStep)
+			infos, at = store.Sessions().From(at, sessionStep)
 			a.Total = store.Counts().Sessions
 		})
 		for i := range infos {
@@ -234,7 +234,7 @@ func (c *Console) session(q url.Values, v *viewer, now time.Time) (any, error) {
 	var info znode.SessionInfo
 	var paths []string
 	c.View(func(store *znode.Store) {
-		if info, ok = store.Session(id); ok {
+		if info, ok = store.Sessions().Get(id); ok {
 			paths = store.Ephemerals(id)
 		}
 	})

@@ -142,7 +142,7 @@ type herdRow struct {
 // herds are the nodes with many watches that v may see.
 func (c *Console) herds(v *viewer) (seen []herdRow) {
 	var all []herdRow
-	paths, watches := c.Sessions().Herds()
+	paths, watches := c.Sessions().Watches().Herds()
 	for i, path := range paths {
 		all = append(all, herdRow{path, watches[i]})
 	}
@@ -342,7 +342,7 @@ func (a *troubleAnswer) ofSessions(c *Console, v *viewer, limit int) {
 	a.ExpiringKnown = leads
 	c.View(func(store *znode.Store) {
 		for _, d := range deadlines[:min(len(deadlines), 10*limit)] { // the earliest come first
-			info, ok := store.Session(d.Session)
+			info, ok := store.Sessions().Get(d.Session)
 			left := d.At.Sub(now).Milliseconds()
 			if !ok || float64(left) > expiringPart*float64(info.TimeoutMs) {
 				continue
@@ -391,7 +391,7 @@ func (c *Console) reconnecting(now time.Time) (rows []reconnectRow) {
 	for part := range slices.Chunk(ids, walkStep) {
 		c.View(func(store *znode.Store) {
 			for _, id := range part {
-				info, ok := store.Session(id)
+				info, ok := store.Sessions().Get(id)
 				if !ok {
 					continue
 				}

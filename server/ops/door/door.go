@@ -253,8 +253,7 @@ func isOf(user, digest string) bool {
 func (d *Door) wrong(auth string, from netip.Addr) {
 	d.logins.Add(1)
 	d.guesses.add(from, time.Now())
-	if d.cfg.Sessions.ClaimsSuper(auth) {
-		d.cfg.Sessions.SuperLoginRefused(0, from.String(), "digest over HTTP")
+	if d.cfg.Sessions.SuperLoginRefused(auth, from) {
 		return
 	}
 	d.cfg.Log.Warn("login of the viewer refused over HTTP: wrong password", "client", from)

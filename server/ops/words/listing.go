@@ -48,13 +48,13 @@ func (l *listing) String() string {
 
 // wchcText lists the paths of the data table that each session watches.
 func (s *Words) wchcText() string {
-	return grouped(s.newListing(), s.Sessions().DataWatches(),
+	return grouped(s.newListing(), s.Sessions().Watches().Data(),
 		func(w session.Watch) (string, string) { return ops.Hex(w.Session), plain(w.Path) })
 }
 
 // wchpText lists the sessions that watch each path of the data table.
 func (s *Words) wchpText() string {
-	watches := s.Sessions().DataWatches()
+	watches := s.Sessions().Watches().Data()
 	slices.SortStableFunc(watches, func(a, b session.Watch) int { return cmp.Compare(a.Path, b.Path) })
 	return grouped(s.newListing(), watches, func(w session.Watch) (string, string) { return plain(w.Path), ops.Hex(w.Session) })
 }

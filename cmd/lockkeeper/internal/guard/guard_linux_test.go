@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"encoding/json"
 	"errors"
 	"io"
 	"os"
@@ -39,6 +40,55 @@ func TestAlive(t *testing.T) {
 	_ = syscall.Kill(worker, syscall.SIGKILL)
 	if _, err := alive.Read(b); !errors.Is(err, io.EOF) {
 		t.Errorf("when it has ended: %v", err)
+	}
+}
+
+// killedEarly makes the guard of TestGuardKilledBeforeItsReport kill itself.
+const killedEarly = "LOCKKEEPER_TEST_GUARD_KILLED_EARLY"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(killedEarly) == "" || len(os.Args) != 2 || os.Args[1] != Command {
+		os.Exit(m.Run())
+	}
+	syscall.CloseOnExec(controlFD)
+	syscall.CloseOnExec(reportFD)
+	becomeReaper()
+	var o order
+	if err := json.NewDecoder(os.NewFile(controlFD, "control")).Decode(&o); err != nil {
+		panic(err)
+	}
+	cmd, _, err := o.run(true)
+	if err != nil {
+		panic(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		panic(err)
+	}
+	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+}
+
+// TestGuardKilledBeforeItsReport: the guard has started the command, and is killed before it tells
+// so. The command counts as killed when none of its processes is left.
+func TestGuardKilledBeforeItsReport(t *testing.T) {
+	t.Setenv(killedEarly, "1")
+	file := filepath.Join(t.TempDir(), "pid")
+	c, err := Start([]string{"sh", "-c", `setsid sleep 1000 & echo $! > ` + file}, nil, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Forward(syscall.SIGUSR1) // to nobody: the number of the command is not known
+	<-c.Done
+	if want := ExitSignal + int(syscall.SIGKILL); c.Status != want {
+		t.Errorf("status %d, want %d", c.Status, want)
+	}
+	text, err := os.ReadFile(file)
+	worker, aerr := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil || aerr != nil {
+		t.Fatal(err, aerr)
+	}
+	if err := syscall.Kill(worker, 0); !errors.Is(err, syscall.ESRCH) {
+		_ = syscall.Kill(worker, syscall.SIGKILL)
+		t.Errorf("the worker runs: %v", err)
 	}
 }
 

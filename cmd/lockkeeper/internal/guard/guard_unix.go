@@ -81,7 +81,7 @@ type family struct {
 	guard   *exec.Cmd
 	control io.WriteCloser
 	die     bool
-	pid     int
+	pid     int  // of the command; 0 if the guard was killed before its first report
 	empty   bool // the command has ended, and its process group is empty
 }
 
@@ -132,17 +132,12 @@ func (c *Child) start(args, environment []string, die bool) error {
 	if err = json.NewEncoder(controlWrite).Encode(o); err == nil {
 		err = reports.Decode(&first)
 	}
-	switch {
-	case err != nil:
-		err = fmt.Errorf("the guard of the command does not start: %w", err)
-	case first.Error != "":
-		err = errNotRun{first}
-	}
-	if err != nil {
+	if err == nil && first.Error != "" {
 		controlWrite.Close()
 		_ = c.guard.Wait()
-		return err
+		return errNotRun{first}
 	}
+	// An error: the guard was killed, perhaps after it had started the command. follow finds out.
 	c.pid = first.PID
 	go c.follow(reports)
 	return nil
@@ -169,7 +164,7 @@ func (c *Child) follow(reports *json.Decoder) {
 // adopt takes the place of a guard that was killed.
 func (c *Child) adopt(known bool) {
 	if !known {
-		c.Status = ExitSignal + int(syscall.SIGKILL)
+		c.Status = shellStatus(c.guard.ProcessState.Sys().(syscall.WaitStatus))
 	}
 	stop := make(chan struct{})
 	defer close(stop)
@@ -204,8 +199,8 @@ func (c *Child) signal(s os.Signal) {
 		over = true
 	default:
 	}
-	if over && (!c.group || c.empty) {
-		return // its number may be another's
+	if pid == 0 || over && (!c.group || c.empty) {
+		return // its number is not known, or may be another's
 	}
 	if c.group {
 		pid = -pid
