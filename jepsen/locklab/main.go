@@ -104,7 +104,7 @@ func parse(args []string, stdout, stderr io.Writer) (o options, status int, ok b
 	return o, exitOK, true
 }
 
-// check says what is wrong with the flags, and fills in what follows from others.
+// check validates the flags, and fills in those that follow from others.
 func (o *options) check() error {
 	if o.explain != "" {
 		way, fault, ok := strings.Cut(o.explain, "/")

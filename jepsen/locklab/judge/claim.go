@@ -154,7 +154,7 @@ func (o Outcome) Verdict() string {
 	return "in part"
 }
 
-// Text says in how many cases it held, and names the others.
+// Text has the number of cases in which it held, and names the others.
 func (o Outcome) Text() string {
 	if len(o.Not) == 0 {
 		return fmt.Sprintf("in %d of %d", len(o.Held), len(o.Held))
@@ -167,7 +167,7 @@ func (o Outcome) Text() string {
 	return text + strings.Join(o.Not, ", ")
 }
 
-// Outcomes compares all claims with what was measured.
+// Outcomes compares all claims with the measurements.
 func Outcomes(results []Result) []Outcome {
 	var all []Outcome
 	for _, c := range Claims {
