@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -65,8 +66,8 @@ func TestBufferLimit(t *testing.T) {
 
 func testBufferLimit(t *testing.T, limit int) {
 	file := filepath.Join(t.TempDir(), "zoo.cfg")
-	limit = mustLoad(t, file, "clientPort=2181\ndataDir=%s\njute.maxbuffer=%d\n", t.TempDir(), limit).MaxBuffer
-	s := startReal(t, func(c *Config) { c.MaxBuffer = limit })
+	limit = mustLoad(t, file, "clientPort=2181\ndataDir=%s\njute.maxbuffer=%d\n", t.TempDir(), limit).Client.MaxBuffer
+	s := startReal(t, func(c *Config) { c.Client.MaxBuffer = limit })
 	c := dialReal(t, s)
 	c.connect(10 * time.Second)
 	fill := func(frameBytes int) *wire.CreateRequest {
@@ -153,7 +154,7 @@ func TestHalfFrame(t *testing.T) {
 
 func TestMaxClientCnxns(t *testing.T) {
 	checkGoroutines(t)
-	s := startReal(t, func(c *Config) { c.MaxClientCnxns = 2 })
+	s := startReal(t, func(c *Config) { c.Client.MaxCnxnsPerAddr = 2 })
 	first, second := dialReal(t, s), dialReal(t, s)
 	first.connect(10 * time.Second)
 	second.put(0) // counts although it has said nothing yet
@@ -176,7 +177,7 @@ func TestMaxClientCnxnsIsPerAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := simnet.New(simnet.Config{})
 		var served, refused int
-		cfg := Config{MaxClientCnxns: 2, MaxCnxns: 5}.WithDefaults()
+		cfg := Config{Client: zoocfg.Client{MaxCnxnsPerAddr: 2, MaxCnxns: 5}}.WithDefaults()
 		cfg.Logger = testLogger()
 		l, err := n.Host("server").Listen("tcp", ":2181")
 		if err != nil {
@@ -216,8 +217,8 @@ func TestMaxClientCnxnsIsPerAddress(t *testing.T) {
 // Defends: C9.
 func TestSilentConnectionsMakeRoom(t *testing.T) {
 	for name, change := range map[string]func(*Config){
-		"maxSessionlessCnxns": func(c *Config) { c.MaxSilentCnxns = 3 },
-		"maxCnxns":            func(c *Config) { c.MaxCnxns = 4 },
+		"maxSessionlessCnxns": func(c *Config) { c.Client.MaxSilentCnxns = 3 },
+		"maxCnxns":            func(c *Config) { c.Client.MaxCnxns = 4 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, simnet.Config{}, change, func(t *testing.T, s *Server, h *simnet.Host) {
@@ -320,6 +321,34 @@ func TestSlowClient(t *testing.T) {
 		}
 		if !bytes.Contains(got, data[:10000]) {
 			t.Error("what came is not what was stored")
+		}
+	})
+}
+
+// TestSlowClientsHoldUpNobody: clients that take none of their replies to writes, more of them than
+// goroutines that connections share, keep no event from another client.
+func TestSlowClientsHoldUpNobody(t *testing.T) {
+	inBubble(t, simnet.Config{BufferBytes: 1 << 10}, nil, func(t *testing.T, s *Server, h *simnet.Host) {
+		other := dialSim(t, h)
+		other.connect(30 * time.Second)
+		other.call(wire.OpCreate, create("/a", nil, wire.ModePersistent))
+		for range runtime.GOMAXPROCS(0) + 20 {
+			deaf := dialSim(t, h)
+			deaf.connect(30 * time.Second)
+			deaf.call(wire.OpGetData, &wire.PathWatchRequest{Path: "/a", Watch: true})
+			for range 30 {
+				deaf.put(deaf.request(wire.OpSetData, wire.SetDataRequest{Path: "/", Version: -1})...)
+			}
+		}
+		time.Sleep(time.Second) // virtual: their buffers are full
+		other.call(wire.OpGetData, &wire.PathWatchRequest{Path: "/a", Watch: true})
+		began := time.Now()
+		other.put(other.request(wire.OpSetData, wire.SetDataRequest{Path: "/a", Version: -1})...)
+		if e, _ := other.reply(); e.Xid != wire.XidNotification || time.Since(began) > 100*time.Millisecond {
+			t.Errorf("after %v: %+v, want an event", time.Since(began), e)
+		}
+		if r, _ := other.reply(); r.Xid != other.xid {
+			t.Errorf("%+v, want the reply", r)
 		}
 	})
 }
@@ -485,12 +514,20 @@ func TestDescriptorsAreKeptForTheLog(t *testing.T) {
 	}{
 		{-1, Config{}, ""},
 		{1024, Config{}, ""},
-		{1024, Config{Members: three, HTTPAddr: "x", HTTPConns: zoocfg.MaxHTTPConns, MaxClientCnxns: 60}, ""},
-		{256, Config{Members: three, HTTPAddr: "x", HTTPConns: zoocfg.MaxHTTPConns, MaxClientCnxns: 10}, ""},
+		{1024, Config{
+			Cluster: zoocfg.Cluster{Members: three},
+			HTTP:    zoocfg.HTTP{Addr: "x", Conns: zoocfg.MaxHTTPConns},
+			Client:  zoocfg.Client{MaxCnxnsPerAddr: 60},
+		}, ""},
+		{256, Config{
+			Cluster: zoocfg.Cluster{Members: three},
+			HTTP:    zoocfg.HTTP{Addr: "x", Conns: zoocfg.MaxHTTPConns},
+			Client:  zoocfg.Client{MaxCnxnsPerAddr: 10},
+		}, ""},
 		{100, Config{}, "needs at least 144"},
-		{1024, Config{Members: three, MaxPeerCnxns: 1000}, "needs at least"},
-		{1024, Config{MaxCnxns: 5000}, "maxCnxns=5000 cannot be reached"},
-		{1024, Config{MaxClientCnxns: 5000}, "maxClientCnxns=5000 cannot be reached"},
+		{1024, Config{Cluster: zoocfg.Cluster{Members: three, MaxPeerCnxns: 1000}}, "needs at least"},
+		{1024, Config{Client: zoocfg.Client{MaxCnxns: 5000}}, "maxCnxns=5000 cannot be reached"},
+		{1024, Config{Client: zoocfg.Client{MaxCnxnsPerAddr: 5000}}, "maxClientCnxns=5000 cannot be reached"},
 	} {
 		p := shareDescriptors(tt.limit, &tt.cfg)
 		warning, err := p.check(&tt.cfg)
