@@ -20,6 +20,7 @@ type Followers struct {
 
 	// Lock: mu is a leaf.
 	mu         sync.Mutex
+	newest     uint64 // the newest term that a follower has answered with
 	term       uint64 // of the leadership that the fields below belong to
 	commit     uint64 // the commit index that followers are sent: this leader's applied index
 	commitTerm uint64 // of the entry there
@@ -95,11 +96,12 @@ func (l *Followers) carried(p *pipeline, args *raft.AppendEntriesRequest) {
 // returns the follower if it is a new one.
 func (l *Followers) noteAnswer(id raft.ServerID, addr raft.ServerAddress, start time.Time,
 	args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (added *follower) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.newest = max(l.newest, resp.Term)
 	if resp.Term != args.Term {
 		return nil // it follows another leader
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	if args.Term < l.term {
 		return nil
 	}
@@ -411,6 +413,13 @@ func (l *Followers) Progress(id raft.ServerID) (matched uint64, heard time.Time)
 		return f.matched, f.contactAt
 	}
 	return 0, time.Time{}
+}
+
+// newestTerm returns the newest term that a follower has answered with.
+func (l *Followers) newestTerm() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.newest
 }
 
 // Took returns the time that a follower took for the newest request with entries that it has

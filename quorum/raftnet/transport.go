@@ -164,7 +164,8 @@ const (
 
 // awaitContact waits until a follower has answered a request that is sent from now on, or is no
 // longer to be waited for: this member does not lead in that term any more, or does not have that
-// follower, or ends, or contactWait is over.
+// follower, or ends, or contactWait is over. It returns at once when a follower has answered with a
+// newer term, because the library sees that in answers to AppendEntries only, not to heartbeats.
 func (t *Transport) awaitContact(id raft.ServerID, term uint64) {
 	began := t.clock.Now()
 	over := time.NewTimer(contactWait)
@@ -182,7 +183,7 @@ func (t *Transport) awaitContact(id raft.ServerID, term uint64) {
 		case <-ticker.C:
 		}
 		_, heard := t.Progress(id)
-		if heard.After(began) || t.local.Term() != term || t.local.Leader() != t.self ||
+		if heard.After(began) || t.newestTerm() > term || t.local.Term() != term || t.local.Leader() != t.self ||
 			!slices.ContainsFunc(t.local.Servers(), func(s raft.Server) bool { return s.ID == id }) {
 			return
 		}

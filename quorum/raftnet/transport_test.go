@@ -89,6 +89,41 @@ func TestEarlyCommitIsSentOnce(t *testing.T) {
 	}
 }
 
+// TestNewerTermEndsTheWaitForContact: a leader that waits for contact with a follower goes on when
+// that answers a heartbeat with a newer term. The library steps down for the answer to its next
+// request; without one, the follower would be refused its elections and refuse the leader.
+func TestNewerTermEndsTheWaitForContact(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		self, other := rafttest.ServerID(1), rafttest.ServerID(2)
+		local := &fakeLocal{term: 5, leader: self, servers: rafttest.Servers("12.3")}
+		tr := newTransport(self, local)
+		tr.net = newNetwork(newFakePort(), local, nil, nil)
+		defer tr.Close()
+		returned := make(chan struct{})
+		go func() {
+			tr.awaitContact(other, 5)
+			close(returned)
+		}()
+		heartbeat := func(term uint64) (over bool) {
+			tr.answered(other, "", time.Now(), &raft.AppendEntriesRequest{Term: 5}, &raft.AppendEntriesResponse{Term: term})
+			time.Sleep(2 * contactStep)
+			synctest.Wait()
+			select {
+			case <-returned:
+				return true
+			default:
+				return false
+			}
+		}
+		if heartbeat(4) {
+			t.Fatal("the wait ends for an answer of an older term")
+		}
+		if !heartbeat(6) {
+			t.Error("the wait goes on after an answer of a newer term")
+		}
+	})
+}
+
 // What leases rely on (C6): a majority of the voters that the newest configuration has, and of
 // nobody else.
 func TestProofOfLeadershipCountsThoseWhoVoteNow(t *testing.T) {
