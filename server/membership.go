@@ -55,7 +55,7 @@ func (s *Server) membersChanged(members []Member, version wire.Zxid) {
 		}
 	}
 	if version == 0 || !s.cfg.Cluster.Reconfig {
-		return // the file has the same addresses
+		return // the addresses come from the file
 	}
 	self, _ := now.Member(s.cfg.Cluster.ID)
 	was, _ := before.Member(s.cfg.Cluster.ID)

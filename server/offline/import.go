@@ -188,7 +188,7 @@ func readZooKeeper(cfg *zoocfg.Config, dir, logDir string, progress func(bytes, 
 	return &zooKeeperState{dir, origin(files, state.Zxid), state.Zxid, len(state.Sessions), store, report}, nil
 }
 
-// ofAll formats the bytes that have been read, and the greatest number to be read.
+// ofAll adds to progress, for the bytes that have been read, the greatest number to be read.
 func ofAll(files *zkdata.Files, progress func(bytes, all int64)) func(bytes int64) {
 	if progress == nil {
 		return nil
