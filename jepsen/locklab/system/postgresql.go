@@ -96,6 +96,7 @@ func startPostgreSQL(ctx context.Context, site Site) (System, error) {
 	const name = "postgresql-1"
 	p := &program{name: name, addr: local(ports[0]), dir: dir, data: data, clock: NewClock(data, name), command: asPostgres(filepath.Join(bin, "postgres"), "-D", data,
 		"-p", strconv.Itoa(ports[0]), "-h", "127.0.0.1", "-k", data)}
+	p.occupied = "pre-existing shared memory block"
 	p.ready = func(ctx context.Context) error {
 		c, err := pgx.Connect(ctx, PostgreSQLName(p.addr))
 		if err != nil {

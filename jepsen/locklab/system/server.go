@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"lockkeeper/jepsen"
@@ -19,9 +20,12 @@ type program struct {
 	dir, data  string // for its log, and with its data
 	command    []string
 	// ready is an error until it serves; after a start it is asked until then.
-	ready   func(ctx context.Context) error
-	clock   *Clock
-	process *jepsen.Process
+	ready func(ctx context.Context) error
+	// occupied is the message with which it ends while processes of a server that was killed run;
+	// it is started again then.
+	occupied string
+	clock    *Clock
+	process  *jepsen.Process
 }
 
 var _ Server = (*program)(nil)
@@ -37,22 +41,30 @@ func (p *program) Data() string { return p.data }
 
 // Start implements Server.
 func (p *program) Start(ctx context.Context) error {
-	cmd := p.place.Command(p.command[0], p.command[1:]...)
-	cmd.Env = append(os.Environ(), p.clock.Env()...)
-	var err error
-	if p.process, err = jepsen.StartProcess(p.name, cmd, filepath.Join(p.dir, p.name+".log")); err != nil {
+	if err := p.launch(); err != nil {
 		return err
 	}
-	err = jepsen.Poll(ctx, 20*time.Millisecond, func() error {
-		if !p.process.Running() {
-			return p.process.ExitError()
+	err := jepsen.Poll(ctx, 20*time.Millisecond, func() error {
+		if p.process.Running() {
+			return p.ready(ctx)
 		}
-		return p.ready(ctx)
+		err := p.process.ExitError()
+		if p.occupied != "" && strings.Contains(err.Error(), p.occupied) {
+			return errors.Join(err, p.launch())
+		}
+		return err
 	})
 	if err != nil {
 		return errors.Join(fmt.Errorf("system: %s does not serve: %w", p.name, err), p.process.Kill())
 	}
 	return nil
+}
+
+func (p *program) launch() (err error) {
+	cmd := p.place.Command(p.command[0], p.command[1:]...)
+	cmd.Env = append(os.Environ(), p.clock.Env()...)
+	p.process, err = jepsen.StartProcess(p.name, cmd, filepath.Join(p.dir, p.name+".log"))
+	return err
 }
 
 // Pause implements Server.
