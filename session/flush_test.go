@@ -13,7 +13,7 @@ import (
 	"lockkeeper/wire"
 )
 
-// slowConn is a connection whose client takes bytes as the test says.
+// slowConn is a connection with a client that takes bytes as the test says.
 type slowConn struct {
 	room  int    // bytes that the client takes before it is waited for
 	begin func() // called before each write; may be nil
@@ -68,7 +68,7 @@ func openSlow(t *testing.T) (s *Session, r *replica, c *slowConn, ask func()) {
 // replyBytes is the length of an answer to ask.
 const replyBytes = 4 + 16 + 4 + 68
 
-// One at a time sends, and it sends what comes up meanwhile.
+// One at a time sends, and it sends the output that comes up meanwhile.
 func TestOneSendsAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _, c, ask := openSlow(t)
@@ -165,8 +165,9 @@ func TestFailedWriteEndsSubmit(t *testing.T) {
 	})
 }
 
-// Promise C6: what is being written when the lease is no longer confirmed stays unsent until it is
-// again. That is so, too, when the process was stopped between taking its output and writing it.
+// Promise C6: output that is being written when the lease is no longer confirmed stays unsent until
+// it is again. That is so, too, when the process was stopped between taking its output and writing
+// it.
 func TestWritesEndWithTheLease(t *testing.T) {
 	for _, stopped := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
