@@ -74,19 +74,16 @@ func (c *Cluster) newMember(i, n int, change []func(*server.Config)) *member {
 	c.t.Helper()
 	m := &member{number: i, host: fmt.Sprintf("10.0.0.%d", i+1)}
 	c.net.Host(m.host)
-	m.cfg = server.Config{
-		ClientAddr:        "127.0.0.1:0",
-		DataDir:           c.t.TempDir(),
-		TickTime:          tick,
-		MaxSessionTimeout: maxSessionTimeout,
-		MaxClientCnxns:    server.Unlimited,
-		FourLetterWords:   []string{"*"},
-		Logger:            slog.New(slog.DiscardHandler),
-	}
+	m.cfg.Client.Addr = "127.0.0.1:0"
+	m.cfg.Client.MaxCnxnsPerAddr = server.Unlimited
+	m.cfg.Client.FourLetterWords = []string{"*"}
+	m.cfg.Data.Dir = c.t.TempDir()
+	m.cfg.Sessions.TickTime, m.cfg.Sessions.MaxTimeout = tick, maxSessionTimeout
+	m.cfg.Logger = slog.New(slog.DiscardHandler)
 	if n > 1 {
-		m.cfg.ID = uint8(i + 1)
+		m.cfg.Cluster.ID = uint8(i + 1)
 		for k := range n {
-			m.cfg.Members = append(m.cfg.Members, server.Member{
+			m.cfg.Cluster.Members = append(m.cfg.Cluster.Members, server.Member{
 				ID: uint8(k + 1), Host: fmt.Sprintf("10.0.0.%d", k+1), PeerPort: peerPort, ElectionPort: peerPort + 1000,
 			})
 		}
@@ -103,8 +100,8 @@ func (c *Cluster) start(m *member) {
 	host := c.net.Host(m.host)
 	m.gate = new(gate)
 	cfg := m.cfg
-	cfg.Dial = host.Dial
-	cfg.Listen = func(network, addr string) (net.Listener, error) {
+	cfg.Machine.Dial = host.Dial
+	cfg.Machine.Listen = func(network, addr string) (net.Listener, error) {
 		if strings.HasPrefix(addr, m.host+":") {
 			return host.Listen(network, addr)
 		}
@@ -118,7 +115,7 @@ func (c *Cluster) start(m *member) {
 	if err != nil {
 		c.t.Fatalf("locktest: start %s: %v", m, err)
 	}
-	m.srv, m.cfg.ClientAddr = srv, srv.ClientAddr().String()
+	m.srv, m.cfg.Client.Addr = srv, srv.ClientAddr().String()
 }
 
 // String is the member in a message.
@@ -128,7 +125,7 @@ func (m *member) String() string { return fmt.Sprintf("member %d", m.number) }
 func (c *Cluster) Servers() []string {
 	var addrs []string
 	for _, m := range c.members {
-		addrs = append(addrs, m.cfg.ClientAddr)
+		addrs = append(addrs, m.cfg.Client.Addr)
 	}
 	return addrs
 }

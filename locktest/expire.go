@@ -28,7 +28,7 @@ func (c *Cluster) expire(m *member, id wire.SessionID) error {
 	if !ok {
 		return fmt.Errorf("there is no such session")
 	}
-	conn, err := net.Dial("tcp", m.cfg.ClientAddr)
+	conn, err := net.Dial("tcp", m.cfg.Client.Addr)
 	if err != nil {
 		return err
 	}

@@ -179,7 +179,7 @@ func TestExpire(t *testing.T) {
 
 // What a test wants otherwise, it can have.
 func TestChange(t *testing.T) {
-	c := locktest.Start(t, 1, func(cfg *server.Config) { cfg.MaxBuffer = 64 << 10 })
+	c := locktest.Start(t, 1, func(cfg *server.Config) { cfg.Client.MaxBuffer = 64 << 10 })
 	conn, _, err := zk.Connect(c.Servers(), 4*time.Second, zk.WithLogger(silent{}))
 	if err != nil {
 		t.Fatal(err)

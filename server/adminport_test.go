@@ -18,8 +18,8 @@ import (
 
 // superSettings make super:test the super user, over HTTP too.
 func superSettings(c *Config) {
-	c.SuperDigest = "super:D/InIHSb7yEEbrWz8b9l71RjZJU="
-	c.HTTPAddr = "127.0.0.1:0"
+	c.Auth.SuperDigest = "super:D/InIHSb7yEEbrWz8b9l71RjZJU="
+	c.HTTP.Addr = "127.0.0.1:0"
 }
 
 const superAuth = "digest super:test"

@@ -17,7 +17,7 @@ import (
 func TestAuditFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "audit.log")
 	s := startReal(t, func(cfg *Config) {
-		cfg.Audit, cfg.AuditFile = true, file
+		cfg.Audit.On, cfg.Audit.File = true, file
 		allWords(cfg)
 	})
 	c := dialReal(t, s)
@@ -54,7 +54,7 @@ func TestAuditFileIsRefused(t *testing.T) {
 func TestOperatorsAreAudited(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "audit.log")
 	s := startReal(t, func(cfg *Config) {
-		cfg.Audit, cfg.AuditFile, cfg.HTTPAddr, cfg.SuperDigest = true, file, "127.0.0.1:0", superDigest
+		cfg.Audit.On, cfg.Audit.File, cfg.HTTP.Addr, cfg.Auth.SuperDigest = true, file, "127.0.0.1:0", superDigest
 		allWords(cfg)
 	})
 	const super, guess = "digest super:test", "digest super:guess"
@@ -162,7 +162,7 @@ func TestTransfersAreAudited(t *testing.T) {
 	for _, want := range []string{"operation=transferLeadership\tresult=failure\tscheme=ip\n",
 		"operation=transferLeadership\tresult=success\tscheme=ip,digest+super\n"} {
 		await(t, want, func() bool {
-			text, err := os.ReadFile(members[0].cfg.AuditFile)
+			text, err := os.ReadFile(members[0].cfg.Audit.File)
 			return err == nil && strings.Contains(string(text), want)
 		})
 	}

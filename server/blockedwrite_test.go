@@ -16,6 +16,7 @@ import (
 	"lockkeeper/internal/freeport"
 	"lockkeeper/internal/simdisk"
 	"lockkeeper/quorum/store"
+	"lockkeeper/server/zoocfg"
 	"lockkeeper/wire"
 )
 
@@ -73,8 +74,13 @@ func TestOneProcessorGoesOnWhileAWriteIsBlocked(t *testing.T) {
 		}
 		stores.Log = l
 		logs = append(logs, l)
-		s, err := Start(Config{ID: members[i].ID, Members: members, ClientAddr: "127.0.0.1:0", Stores: stores,
-			TickTime: 200 * time.Millisecond, Logger: testLogger().With("member", i+1)})
+		s, err := Start(Config{
+			Cluster:  zoocfg.Cluster{ID: members[i].ID, Members: members},
+			Client:   zoocfg.Client{Addr: "127.0.0.1:0"},
+			Machine:  zoocfg.Machine{Stores: stores},
+			Sessions: zoocfg.Sessions{TickTime: 200 * time.Millisecond},
+			Logger:   testLogger().With("member", i+1),
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -47,15 +47,15 @@ type clientPort struct {
 // newClientPort returns a port that accepts from its listeners between start and stopAccepting.
 func newClientPort(ports listeners, cfg *Config, tls *serverTLS, sessions *session.Manager, w *words.Words) *clientPort {
 	files := planDescriptors(cfg).forClients()
-	silent := cfg.MaxSilentCnxns
+	silent := cfg.Client.MaxSilentCnxns
 	if files > 0 {
 		silent = min(silent, files/2)
 	}
 	p := &clientPort{
 		cfg: cfg, sessions: sessions, words: w, tls: tls, refusals: loglimit.New(cfg.Logger),
-		connects: connlimit.NewRate(cfg.ConnectTokens, cfg.ConnectFillCount, cfg.ConnectFillTime),
-		maxFiles: files, maxSilent: silent, listener: tls.clientListener(ports.clients, cfg.ClientTLS),
-		conns: connlimit.New[*conn](lowest(cfg.MaxCnxns, files), cfg.MaxClientCnxns),
+		connects: connlimit.NewRate(cfg.Client.ConnectTokens, cfg.Client.ConnectFillCount, cfg.Client.ConnectFillTime),
+		maxFiles: files, maxSilent: silent, listener: tls.clientListener(ports.clients, cfg.Client.TLS),
+		conns: connlimit.New[*conn](lowest(cfg.Client.MaxCnxns, files), cfg.Client.MaxCnxnsPerAddr),
 	}
 	if ports.secure != nil {
 		p.secure = tls.clientListener(ports.secure, zoocfg.TLSOnly)
@@ -150,11 +150,11 @@ func (p *clientPort) admit(ctx context.Context, nc net.Conn) {
 		p.counters.rejected.Add(1)
 		p.refusals.Warn("maxClientCnxns "+ip.String(),
 			"client refused: too many connections from its address (maxClientCnxns)",
-			"client", c.remote, "limit", p.cfg.MaxClientCnxns)
-	case p.conns.Full() && p.cfg.MaxCnxns == lowest(p.cfg.MaxCnxns, p.maxFiles):
+			"client", c.remote, "limit", p.cfg.Client.MaxCnxnsPerAddr)
+	case p.conns.Full() && p.cfg.Client.MaxCnxns == lowest(p.cfg.Client.MaxCnxns, p.maxFiles):
 		p.counters.rejected.Add(1)
 		p.refusals.Warn("maxCnxns", "client refused: too many connections (maxCnxns)",
-			"client", c.remote, "limit", p.cfg.MaxCnxns)
+			"client", c.remote, "limit", p.cfg.Client.MaxCnxns)
 	case p.conns.Full():
 		p.counters.rejected.Add(1)
 		p.refusals.Warn("files",
@@ -231,7 +231,7 @@ func (p *clientPort) ports() (port, securePort int) {
 			securePort = at.Port
 		}
 	}
-	if p.cfg.ClientTLS == zoocfg.TLSOnly {
+	if p.cfg.Client.TLS == zoocfg.TLSOnly {
 		return -1, port
 	}
 	return port, securePort

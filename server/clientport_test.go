@@ -65,8 +65,8 @@ func TestBufferLimit(t *testing.T) {
 
 func testBufferLimit(t *testing.T, limit int) {
 	file := filepath.Join(t.TempDir(), "zoo.cfg")
-	limit = mustLoad(t, file, "clientPort=2181\ndataDir=%s\njute.maxbuffer=%d\n", t.TempDir(), limit).MaxBuffer
-	s := startReal(t, func(c *Config) { c.MaxBuffer = limit })
+	limit = mustLoad(t, file, "clientPort=2181\ndataDir=%s\njute.maxbuffer=%d\n", t.TempDir(), limit).Client.MaxBuffer
+	s := startReal(t, func(c *Config) { c.Client.MaxBuffer = limit })
 	c := dialReal(t, s)
 	c.connect(10 * time.Second)
 	fill := func(frameBytes int) *wire.CreateRequest {
@@ -153,7 +153,7 @@ func TestHalfFrame(t *testing.T) {
 
 func TestMaxClientCnxns(t *testing.T) {
 	checkGoroutines(t)
-	s := startReal(t, func(c *Config) { c.MaxClientCnxns = 2 })
+	s := startReal(t, func(c *Config) { c.Client.MaxCnxnsPerAddr = 2 })
 	first, second := dialReal(t, s), dialReal(t, s)
 	first.connect(10 * time.Second)
 	second.put(0) // counts although it has said nothing yet
@@ -176,7 +176,7 @@ func TestMaxClientCnxnsIsPerAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := simnet.New(simnet.Config{})
 		var served, refused int
-		cfg := Config{MaxClientCnxns: 2, MaxCnxns: 5}.WithDefaults()
+		cfg := Config{Client: zoocfg.Client{MaxCnxnsPerAddr: 2, MaxCnxns: 5}}.WithDefaults()
 		cfg.Logger = testLogger()
 		l, err := n.Host("server").Listen("tcp", ":2181")
 		if err != nil {
@@ -216,8 +216,8 @@ func TestMaxClientCnxnsIsPerAddress(t *testing.T) {
 // Defends: C9.
 func TestSilentConnectionsMakeRoom(t *testing.T) {
 	for name, change := range map[string]func(*Config){
-		"maxSessionlessCnxns": func(c *Config) { c.MaxSilentCnxns = 3 },
-		"maxCnxns":            func(c *Config) { c.MaxCnxns = 4 },
+		"maxSessionlessCnxns": func(c *Config) { c.Client.MaxSilentCnxns = 3 },
+		"maxCnxns":            func(c *Config) { c.Client.MaxCnxns = 4 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, simnet.Config{}, change, func(t *testing.T, s *Server, h *simnet.Host) {
@@ -485,12 +485,20 @@ func TestDescriptorsAreKeptForTheLog(t *testing.T) {
 	}{
 		{-1, Config{}, ""},
 		{1024, Config{}, ""},
-		{1024, Config{Members: three, HTTPAddr: "x", HTTPConns: zoocfg.MaxHTTPConns, MaxClientCnxns: 60}, ""},
-		{256, Config{Members: three, HTTPAddr: "x", HTTPConns: zoocfg.MaxHTTPConns, MaxClientCnxns: 10}, ""},
+		{1024, Config{
+			Cluster: zoocfg.Cluster{Members: three},
+			HTTP:    zoocfg.HTTP{Addr: "x", Conns: zoocfg.MaxHTTPConns},
+			Client:  zoocfg.Client{MaxCnxnsPerAddr: 60},
+		}, ""},
+		{256, Config{
+			Cluster: zoocfg.Cluster{Members: three},
+			HTTP:    zoocfg.HTTP{Addr: "x", Conns: zoocfg.MaxHTTPConns},
+			Client:  zoocfg.Client{MaxCnxnsPerAddr: 10},
+		}, ""},
 		{100, Config{}, "needs at least 144"},
-		{1024, Config{Members: three, MaxPeerCnxns: 1000}, "needs at least"},
-		{1024, Config{MaxCnxns: 5000}, "maxCnxns=5000 cannot be reached"},
-		{1024, Config{MaxClientCnxns: 5000}, "maxClientCnxns=5000 cannot be reached"},
+		{1024, Config{Cluster: zoocfg.Cluster{Members: three, MaxPeerCnxns: 1000}}, "needs at least"},
+		{1024, Config{Client: zoocfg.Client{MaxCnxns: 5000}}, "maxCnxns=5000 cannot be reached"},
+		{1024, Config{Client: zoocfg.Client{MaxCnxnsPerAddr: 5000}}, "maxClientCnxns=5000 cannot be reached"},
 	} {
 		p := shareDescriptors(tt.limit, &tt.cfg)
 		warning, err := p.check(&tt.cfg)

@@ -132,7 +132,7 @@ func (p *clientPort) open(ctx context.Context, c *conn) *session.Session {
 	if !p.secureClient(ctx, c) {
 		return nil
 	}
-	_ = c.SetReadDeadline(c.accepted.Add(p.cfg.HandshakeTimeout))
+	_ = c.SetReadDeadline(c.accepted.Add(p.cfg.Client.HandshakeTimeout))
 	first, err := c.r.Peek(4)
 	if err != nil {
 		p.silent(c, err)
@@ -186,7 +186,7 @@ func (p *clientPort) silent(c *conn, err error) {
 // handshake reads the connect request and answers it. Without a session, the connection is to be
 // closed.
 func (p *clientPort) handshake(ctx context.Context, c *conn) *session.Session {
-	frame, err := p.readFrame(c, min(p.cfg.MaxBuffer, handshakeBytes), nil)
+	frame, err := p.readFrame(c, min(p.cfg.Client.MaxBuffer, handshakeBytes), nil)
 	if err != nil {
 		p.silent(c, err)
 		return nil
@@ -284,7 +284,7 @@ func (p *clientPort) readLoop(c *conn, sess *session.Session) error {
 			}
 			rested = time.Since(began) > restAfter
 		}
-		frame, err := p.readFrame(c, p.cfg.MaxBuffer, sess.Expect)
+		frame, err := p.readFrame(c, p.cfg.Client.MaxBuffer, sess.Expect)
 		if tooLarge, ok := errors.AsType[*wire.FrameLengthError](err); ok {
 			return p.refuseLarge(c, sess, tooLarge)
 		}

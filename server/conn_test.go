@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net"
 	"testing"
+
+	"lockkeeper/server/zoocfg"
 )
 
 // Frames are read one after the other, whether they come one by one or many at once, for which the
@@ -28,10 +30,10 @@ func TestFramesAreReadWhileTheBufferGrows(t *testing.T) {
 		}
 		_, _ = client.Write(many)
 	}()
-	s := &clientPort{cfg: &Config{MaxBuffer: 1 << 10}}
+	s := &clientPort{cfg: &Config{Client: zoocfg.Client{MaxBuffer: 1 << 10}}}
 	c := newConn(server)
 	for i := range all {
-		got, err := s.readFrame(c, s.cfg.MaxBuffer, nil)
+		got, err := s.readFrame(c, s.cfg.Client.MaxBuffer, nil)
 		if err != nil || !bytes.Equal(got, frame(i)) {
 			t.Fatalf("frame %d: %q, %v", i, got, err)
 		}

@@ -26,8 +26,8 @@ type consoleTest struct {
 
 func newConsoleTest(t *testing.T) *consoleTest {
 	return &consoleTest{t, startReal(t, func(c *Config) {
-		c.HTTPAddr = "127.0.0.1:0"
-		c.SuperDigest = "super:D/InIHSb7yEEbrWz8b9l71RjZJU=" // super:test
+		c.HTTP.Addr = "127.0.0.1:0"
+		c.Auth.SuperDigest = "super:D/InIHSb7yEEbrWz8b9l71RjZJU=" // super:test
 	})}
 }
 
@@ -298,7 +298,7 @@ func TestEventStreams(t *testing.T) {
 	}
 	// One address has admin.maxCnxnsPerAddress connections at the most, and some are for probes.
 	var open []io.Closer
-	for range c.s.cfg.HTTPConnsPerAddr - door.ProbeConnsPerAddr - 1 {
+	for range c.s.cfg.HTTP.ConnsPerAddr - door.ProbeConnsPerAddr - 1 {
 		resp, r := watch()
 		open = append(open, resp.Body)
 		next(r, "view")
@@ -343,7 +343,7 @@ func TestClusterDisk(t *testing.T) {
 func TestTrouble(t *testing.T) {
 	t.Parallel()
 	c := &consoleTest{t, startReal(t, func(c *Config) {
-		c.HTTPAddr, c.MinSessionTimeout, c.MaxClientCnxns = "127.0.0.1:0", time.Second, Unlimited
+		c.HTTP.Addr, c.Sessions.MinTimeout, c.Client.MaxCnxnsPerAddr = "127.0.0.1:0", time.Second, Unlimited
 	})}
 	list := func(kind string) []any {
 		_, a := c.get("trouble", "")
@@ -447,7 +447,7 @@ func TestActsThroughAProxy(t *testing.T) {
 		c := &consoleTest{t, startReal(t, func(c *Config) {
 			superSettings(c)
 			if known {
-				c.ConsoleHosts = []string{"ops.example"}
+				c.Console.Hosts = []string{"ops.example"}
 			}
 		})}
 		member := &url.URL{Scheme: "http", Host: c.s.HTTPAddr().String()}

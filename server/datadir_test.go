@@ -12,6 +12,7 @@ import (
 
 	"lockkeeper/quorum/store"
 	"lockkeeper/server/datadir"
+	"lockkeeper/server/zoocfg"
 )
 
 // Each directory that is created is made durable in its parent, the uppermost first.
@@ -46,7 +47,7 @@ func TestNewDirectoriesAreDurable(t *testing.T) {
 func TestStartThatWaitsCanBeEnded(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		d, err := datadir.Open(t.Context(), &Config{DataDir: dir, DataLogDir: dir, Logger: testLogger()})
+		d, err := datadir.Open(t.Context(), &Config{Data: zoocfg.Data{Dir: dir, LogDir: dir}, Logger: testLogger()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -54,7 +55,7 @@ func TestStartThatWaitsCanBeEnded(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, cancel)
 		began := time.Now()
-		_, err = StartContext(ctx, Config{DataDir: dir, Logger: testLogger()})
+		_, err = StartContext(ctx, Config{Data: zoocfg.Data{Dir: dir}, Logger: testLogger()})
 		if waited := time.Since(began); !errors.Is(err, context.Canceled) || waited != time.Second {
 			t.Errorf("ended after %v: %v", waited, err)
 		}
@@ -63,14 +64,14 @@ func TestStartThatWaitsCanBeEnded(t *testing.T) {
 
 // TestMyIDIsWritten: a start with a number from the command line writes dataDir/myid.
 func TestMyIDIsWritten(t *testing.T) {
-	cfg := Config{DataDir: filepath.Join(t.TempDir(), "data")}.WithDefaults()
-	cfg.ID, cfg.WriteMyID = 7, true
+	cfg := Config{Data: zoocfg.Data{Dir: filepath.Join(t.TempDir(), "data")}}.WithDefaults()
+	cfg.Cluster.ID, cfg.Cluster.WriteMyID = 7, true
 	d, err := datadir.Open(t.Context(), &cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	if text, err := os.ReadFile(filepath.Join(cfg.DataDir, "myid")); string(text) != "7\n" || err != nil {
+	if text, err := os.ReadFile(filepath.Join(cfg.Data.Dir, "myid")); string(text) != "7\n" || err != nil {
 		t.Errorf("%q, %v", text, err)
 	}
 }

@@ -34,7 +34,7 @@ func planDescriptors(cfg *Config) descriptorPlan {
 }
 
 func shareDescriptors(limit int64, cfg *Config) descriptorPlan {
-	p := descriptorPlan{peers: cfg.MaxPeerCnxns}
+	p := descriptorPlan{peers: cfg.Cluster.MaxPeerCnxns}
 	if limit > 0 && limit <= math.MaxInt32 {
 		p.limit = limit
 	}
@@ -47,13 +47,13 @@ func shareDescriptors(limit int64, cfg *Config) descriptorPlan {
 		p.peers = peer.DefaultMaxConns
 	}
 	if !cfg.Standalone() {
-		p.opened = descriptorsEachPeer * max(len(cfg.Members)-1, 2)
+		p.opened = descriptorsEachPeer * max(len(cfg.Cluster.Members)-1, 2)
 	}
-	if cfg.HTTPAddr != "" {
-		p.http = cfg.HTTPConns + 1 // one is accepted before another is closed
+	if cfg.HTTP.Addr != "" {
+		p.http = cfg.HTTP.Conns + 1 // one is accepted before another is closed
 	}
-	if cfg.MetricsAddr != "" {
-		p.http += cfg.HTTPConns + 1
+	if cfg.Metrics.Addr != "" {
+		p.http += cfg.HTTP.Conns + 1
 	}
 	if p.limit > 0 {
 		p.clients = int(p.limit) - fileDescriptorsForFiles - p.peers - p.opened - p.http
@@ -80,9 +80,9 @@ func (p descriptorPlan) check(cfg *Config) (warning string, err error) {
 			"and needs at least %d: %d for its log and files, %d for its peers, %d for HTTP, %d for clients",
 			p.limit, int(p.limit)-p.clients+clientsMin, fileDescriptorsForFiles, p.peers+p.opened, p.http, clientsMin)
 	}
-	key, n := "maxCnxns", cfg.MaxCnxns
+	key, n := "maxCnxns", cfg.Client.MaxCnxns
 	if n <= p.clients || n == cfg.DefaultCnxns() {
-		key, n = "maxClientCnxns", cfg.MaxClientCnxns
+		key, n = "maxClientCnxns", cfg.Client.MaxCnxnsPerAddr
 	}
 	if n <= p.clients {
 		return "", nil

@@ -70,7 +70,7 @@ func contend(t *testing.T, c *rawClient, lock, kind string) (path string, token 
 
 func TestFence(t *testing.T) {
 	checkGoroutines(t)
-	s := startReal(t, func(c *Config) { c.HTTPAddr = "127.0.0.1:0" })
+	s := startReal(t, func(c *Config) { c.HTTP.Addr = "127.0.0.1:0" })
 	c := dialReal(t, s)
 	c.connect(10 * time.Second)
 	check := func(lock string, token int64, status int, newest int64, reason string) {
@@ -124,7 +124,7 @@ func TestFence(t *testing.T) {
 // TestFenceOfSemaphores: the holder of a lease is told from who waits for one, whichever of the
 // paths that a program may have the question names.
 func TestFenceOfSemaphores(t *testing.T) {
-	s := startReal(t, func(c *Config) { c.HTTPAddr = "127.0.0.1:0" })
+	s := startReal(t, func(c *Config) { c.HTTP.Addr = "127.0.0.1:0" })
 	session := func() *rawClient {
 		c := dialReal(t, s)
 		c.connect(10 * time.Second)
@@ -176,7 +176,7 @@ func TestFenceOfSemaphores(t *testing.T) {
 
 // TestFenceNeedsRead: HTTP does not show nodes that a client may not read.
 func TestFenceNeedsRead(t *testing.T) {
-	s := startReal(t, func(c *Config) { c.HTTPAddr = "127.0.0.1:0" })
+	s := startReal(t, func(c *Config) { c.HTTP.Addr = "127.0.0.1:0" })
 	c := dialReal(t, s)
 	c.connect(10 * time.Second)
 	c.call(wire.OpAuth, &wire.AuthPacket{Scheme: "digest", Auth: []byte("me:secret")})
@@ -219,8 +219,8 @@ func TestHTTPKeys(t *testing.T) {
 			t.Fatal(err)
 		}
 		c, err := LoadConfig(file)
-		if err != nil || c.HTTPAddr != want {
-			t.Errorf("%q: %q, %v; want %q", text, c.HTTPAddr, err, want)
+		if err != nil || c.HTTP.Addr != want {
+			t.Errorf("%q: %q, %v; want %q", text, c.HTTP.Addr, err, want)
 		}
 	}
 }
@@ -260,7 +260,7 @@ func TestFenceOnEveryMember(t *testing.T) {
 // package locknode does for `lockkeeper locks`, by the paths of its lock, its queue and its node.
 func TestFenceAgreesWithLocks(t *testing.T) {
 	t.Parallel()
-	s := startReal(t, func(c *Config) { c.HTTPAddr = "127.0.0.1:0" })
+	s := startReal(t, func(c *Config) { c.HTTP.Addr = "127.0.0.1:0" })
 	sessions := make([]*rawClient, 3)
 	for i := range sessions {
 		sessions[i] = dialReal(t, s)

@@ -86,8 +86,8 @@ func TestNobodyForgesALine(t *testing.T) {
 	s := startReal(t, func(c *Config) {
 		allWords(c)
 		superSettings(c)
-		c.HTTPAddr, c.Audit, c.AuditFile = "127.0.0.1:0", true, audit
-		c.Ensembles, c.KeyScheme, c.SASLUsers = []string{"alpha"}, true, sasl.Users{"bob": sasl.NewHA1("bob", "secret")}
+		c.HTTP.Addr, c.Audit.On, c.Audit.File = "127.0.0.1:0", true, audit
+		c.Auth.Ensembles, c.Auth.KeyScheme, c.Auth.SASLUsers = []string{"alpha"}, true, sasl.Users{"bob": sasl.NewHA1("bob", "secret")}
 		c.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	})
 	first := dialReal(t, s)

@@ -40,8 +40,8 @@ func TestWords(t *testing.T) {
 	var dir string
 	s := startReal(t, func(c *Config) {
 		allWords(c)
-		dir = c.DataDir
-		c.MaxClientCnxns = Unlimited
+		dir = c.Data.Dir
+		c.Client.MaxCnxnsPerAddr = Unlimited
 	})
 	c := dialReal(t, s)
 	c.connect(10 * time.Second)
@@ -137,7 +137,7 @@ func TestWhitelist(t *testing.T) {
 		}
 	}
 	for _, readOnly := range []bool{false, true} {
-		some := startReal(t, func(c *Config) { c.FourLetterWords, c.ReadOnlyMode = []string{"ruok", "conf"}, readOnly })
+		some := startReal(t, func(c *Config) { c.Client.FourLetterWords, c.Client.ReadOnlyMode = []string{"ruok", "conf"}, readOnly })
 		isro := "isro is not executed"
 		if readOnly {
 			isro = "rw"

@@ -41,12 +41,17 @@ type fuzzTarget struct {
 var newFuzzTarget = sync.OnceValues(func() (*fuzzTarget, error) {
 	n := simnet.New(simnet.Config{})
 	cfg := Config{
-		Listen: n.Host("server").Listen, Stores: diskStores(simdisk.New()), Logger: slog.New(slog.DiscardHandler),
-		TickTime: 500 * time.Millisecond, MaxSessionTimeout: time.Minute, HandshakeTimeout: 10 * time.Second,
-		MaxClientCnxns: Unlimited, ExtendedTypes: true, EnforceQuota: true, FourLetterWords: []string{"*"},
-		SuperDigest: "super:D/InIHSb7yEEbrWz8b9l71RjZJU=", // super:test
-		SnapCount:   5000,
-		SASLUsers:   sasl.Users{"bob": sasl.NewHA1("bob", "secret")}, Ensembles: []string{"alpha"}, KeyScheme: true,
+		Machine:  zoocfg.Machine{Listen: n.Host("server").Listen, Stores: diskStores(simdisk.New())},
+		Logger:   slog.New(slog.DiscardHandler),
+		Sessions: zoocfg.Sessions{TickTime: 500 * time.Millisecond, MaxTimeout: time.Minute},
+		Client:   zoocfg.Client{HandshakeTimeout: 10 * time.Second, MaxCnxnsPerAddr: Unlimited, FourLetterWords: []string{"*"}},
+		Reap:     zoocfg.Reap{ExtendedTypes: true},
+		Quotas:   zoocfg.Quotas{Enforce: true},
+		Auth: zoocfg.Auth{
+			SuperDigest: "super:D/InIHSb7yEEbrWz8b9l71RjZJU=", // super:test
+			SASLUsers:   sasl.Users{"bob": sasl.NewHA1("bob", "secret")}, Ensembles: []string{"alpha"}, KeyScheme: true,
+		},
+		Data: zoocfg.Data{SnapCount: 5000},
 	}
 	s, err := Start(cfg)
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 	"lockkeeper/internal/simdisk"
 	"lockkeeper/internal/simnet"
 	"lockkeeper/quorum/store"
+	"lockkeeper/server/zoocfg"
 	"lockkeeper/wire"
 )
 
@@ -46,7 +47,7 @@ func testLogger() *slog.Logger {
 // when the test ends. Nothing of it may be left then.
 func startReal(t *testing.T, change func(*Config)) *Server {
 	t.Helper()
-	cfg := Config{ClientAddr: "127.0.0.1:0", DataDir: t.TempDir(), Logger: testLogger()}
+	cfg := Config{Client: zoocfg.Client{Addr: "127.0.0.1:0"}, Data: zoocfg.Data{Dir: t.TempDir()}, Logger: testLogger()}
 	if change != nil {
 		change(&cfg)
 	}
@@ -115,9 +116,8 @@ func inBubble(t *testing.T, net simnet.Config, change func(*Config), f func(t *t
 	synctest.Test(t, func(t *testing.T) {
 		n := simnet.New(net)
 		cfg := Config{
-			Listen: n.Host("server").Listen,
-			Stores: diskStores(simdisk.New()),
-			Logger: testLogger(),
+			Machine: zoocfg.Machine{Listen: n.Host("server").Listen, Stores: diskStores(simdisk.New())},
+			Logger:  testLogger(),
 		}
 		if change != nil {
 			change(&cfg)
@@ -144,12 +144,13 @@ func startLoneMember(t *testing.T, n *simnet.Network) *Server {
 	t.Helper()
 	h := n.Host("server")
 	s, err := Start(Config{
-		Listen: h.Listen, Dial: h.Dial, Stores: diskStores(simdisk.New()), Logger: testLogger(),
-		FourLetterWords: []string{"*"},
-		ID:              1, Members: []Member{
+		Machine: zoocfg.Machine{Listen: h.Listen, Dial: h.Dial, Stores: diskStores(simdisk.New())},
+		Logger:  testLogger(),
+		Client:  zoocfg.Client{FourLetterWords: []string{"*"}},
+		Cluster: zoocfg.Cluster{ID: 1, Members: []Member{
 			{ID: 1, Host: "server", PeerPort: 2888, ElectionPort: 3888},
 			{ID: 2, Host: "other", PeerPort: 2888, ElectionPort: 3888},
-			{ID: 3, Host: "third", PeerPort: 2888, ElectionPort: 3888}},
+			{ID: 3, Host: "third", PeerPort: 2888, ElectionPort: 3888}}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -298,7 +299,7 @@ func create(path string, data []byte, mode wire.CreateMode) *wire.CreateRequest 
 	return &wire.CreateRequest{Path: path, Data: data, ACL: wire.OpenACL, Mode: mode}
 }
 
-func allWords(cfg *Config) { cfg.FourLetterWords = []string{"*"} }
+func allWords(cfg *Config) { cfg.Client.FourLetterWords = []string{"*"} }
 
 // freePort returns the first of two loopback ports in a row that nobody listens on.
 func freePort(t *testing.T) int {

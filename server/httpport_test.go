@@ -18,7 +18,7 @@ import (
 func TestSlowRequestsHoldUpNobody(t *testing.T) {
 	checkGoroutines(t)
 	s := startReal(t, func(c *Config) {
-		c.HTTPAddr, c.HTTPRequestTimeout = "127.0.0.1:0", time.Second
+		c.HTTP.Addr, c.HTTP.RequestTimeout = "127.0.0.1:0", time.Second
 		allWords(c)
 	})
 	begin := time.Now()
@@ -43,7 +43,7 @@ func TestSlowRequestsHoldUpNobody(t *testing.T) {
 			t.Errorf("status %d", status)
 		}
 	}
-	if took := time.Since(begin); took > s.cfg.HTTPRequestTimeout {
+	if took := time.Since(begin); took > s.cfg.HTTP.RequestTimeout {
 		t.Errorf("others were served after %v", took)
 	}
 	for _, c := range open {
@@ -54,7 +54,7 @@ func TestSlowRequestsHoldUpNobody(t *testing.T) {
 	}
 	mntr := dialReal(t, s).word("mntr")
 	c, _ := s.surfaces.shared.Door.Counts()
-	if c.Displaced == 0 || c.Late == 0 || c.Late > int64(s.cfg.HTTPConnsPerAddr) {
+	if c.Displaced == 0 || c.Late == 0 || c.Late > int64(s.cfg.HTTP.ConnsPerAddr) {
 		t.Errorf("%d connections were displaced, and %d requests too late", c.Displaced, c.Late)
 	}
 	if want := fmt.Sprintf("zk_http_connections_refused\t%d\nzk_http_connections_displaced\t%d\nzk_http_requests_late\t%d\n", c.Refused, c.Displaced, c.Late); !strings.Contains(mntr, want) {
@@ -64,7 +64,7 @@ func TestSlowRequestsHoldUpNobody(t *testing.T) {
 
 // The body of a request may be small.
 func TestHTTPBodies(t *testing.T) {
-	s := startReal(t, func(c *Config) { c.HTTPAddr = "127.0.0.1:0" })
+	s := startReal(t, func(c *Config) { c.HTTP.Addr = "127.0.0.1:0" })
 	for size, want := range map[int]int{0: http.StatusConflict, 100: http.StatusConflict, door.BodyBytes + 1: http.StatusRequestEntityTooLarge, 10 << 20: http.StatusRequestEntityTooLarge} {
 		resp, err := http.Post("http://"+s.HTTPAddr().String()+"/leader", "text/plain", strings.NewReader(strings.Repeat("x", size)))
 		if err != nil {

@@ -12,6 +12,7 @@ import (
 	"lockkeeper/quorum/store"
 	"lockkeeper/server/datadir"
 	"lockkeeper/server/offline"
+	"lockkeeper/server/zoocfg"
 	"lockkeeper/wire"
 	"lockkeeper/zkdata"
 )
@@ -39,7 +40,12 @@ func zooKeeperData(t *testing.T, more ...*zkdata.Txn) (dir string) {
 }
 
 func importConfig(dir string) Config {
-	return Config{DataDir: dir, ClientAddr: "127.0.0.1:0", TickTime: time.Second, Logger: testLogger(), Import: true}
+	return Config{
+		Data:     zoocfg.Data{Dir: dir, Import: true},
+		Client:   zoocfg.Client{Addr: "127.0.0.1:0"},
+		Sessions: zoocfg.Sessions{TickTime: time.Second},
+		Logger:   testLogger(),
+	}
 }
 
 // A member that starts with an import has the nodes; the next start imports nothing.
@@ -80,7 +86,7 @@ func TestImportRefusals(t *testing.T) {
 		want   string
 	}{
 		"nothing there": {func(dir string, _ *Config) { _ = os.RemoveAll(filepath.Join(dir, datadir.ZooKeeperDir)) }, "Start this member without an import"},
-		"still running": {func(_ string, cfg *Config) { cfg.ClientAddr = running.Addr().String() }, "stop ZooKeeper on all hosts"},
+		"still running": {func(_ string, cfg *Config) { cfg.Client.Addr = running.Addr().String() }, "stop ZooKeeper on all hosts"},
 		"damaged": {func(dir string, _ *Config) {
 			name := filepath.Join(dir, datadir.ZooKeeperDir, "snapshot.5")
 			if err := os.Truncate(name, 100); err != nil {
@@ -93,7 +99,7 @@ func TestImportRefusals(t *testing.T) {
 			_ = f.Close()
 		}, "snapshot"},
 		"too large":           {func(_ string, cfg *Config) { cfg.Limits.Nodes = 1 }, "beyond maxNodes"},
-		"without being asked": {func(_ string, cfg *Config) { cfg.Import = false }, "serve -import"},
+		"without being asked": {func(_ string, cfg *Config) { cfg.Data.Import = false }, "serve -import"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := zooKeeperData(t)
@@ -157,14 +163,14 @@ func TestImportOfTTLNodes(t *testing.T) {
 // that was not asked for one does not begin with an empty state.
 func TestImportKilledEarly(t *testing.T) {
 	cfg := importConfig(zooKeeperData(t)).WithDefaults()
-	stores, err := store.Open(cfg.DataDir, cfg.DataLogDir, cfg.LogStore)
+	stores, err := store.Open(cfg.Data.Dir, cfg.Data.LogDir, cfg.Data.LogStore)
 	if err == nil {
 		err = stores.Close()
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg.Import = false
+	cfg.Data.Import = false
 	if s, err := Start(cfg); err == nil || !strings.Contains(err.Error(), "serve -import") {
 		t.Errorf("a start without an import: %v", errors.Join(err, s.Close()))
 	}
@@ -218,7 +224,11 @@ func TestExport(t *testing.T) {
 		!strings.Contains(err.Error(), "no data of lockkeeper") {
 		t.Errorf("an export of nothing: %v", err)
 	}
-	blank := Config{DataDir: t.TempDir(), ClientAddr: "127.0.0.1:0", Logger: testLogger()}
+	blank := Config{
+		Data:   zoocfg.Data{Dir: t.TempDir()},
+		Client: zoocfg.Client{Addr: "127.0.0.1:0"},
+		Logger: testLogger(),
+	}
 	if s, err = Start(blank); err != nil {
 		t.Fatal(err)
 	}

@@ -27,7 +27,7 @@ func TestInspect(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg := importConfig(dir)
-	cfg.ExtendedTypes = true
+	cfg.Reap.ExtendedTypes = true
 	if err := offline.Import(t.Context(), cfg, offline.ImportOptions{}); err != nil {
 		t.Fatal(err)
 	}

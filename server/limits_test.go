@@ -33,7 +33,7 @@ func TestLimitsAreAsDocumented(t *testing.T) {
 	await(t, "a leader", func() bool { return members[0].Serving() })
 	alone := startReal(t, func(cfg *Config) {
 		allWords(cfg)
-		cfg.HTTPAddr = "127.0.0.1:0"
+		cfg.HTTP.Addr = "127.0.0.1:0"
 	})
 	mntr := dialReal(t, members[0]).word("mntr") + dialReal(t, alone).word("mntr")
 	code := regexp.MustCompile("`([^`]+)`")

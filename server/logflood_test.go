@@ -20,9 +20,9 @@ func TestStrangersCannotFillTheLog(t *testing.T) {
 	dir := t.TempDir()
 	s := startReal(t, func(c *Config) {
 		c.Logger = slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelInfo}))
-		c.HTTPAddr = "127.0.0.1:0"
-		c.DataDir = dir
-		c.MaxClientCnxns = -1
+		c.HTTP.Addr = "127.0.0.1:0"
+		c.Data.Dir = dir
+		c.Client.MaxCnxnsPerAddr = -1
 	})
 	const each = 200
 	holder := dialReal(t, s)

@@ -53,7 +53,7 @@ func (m *member) Connections() []ops.Connection { return m.s.port.connections() 
 
 // Stoppable implements ops.Member.
 func (m *member) Stoppable(ctx context.Context, reserve bool) ops.Stoppable {
-	return m.stops.Ask(ctx, reserve, ops.Stoppable{Member: m.s.cfg.ID, Sessions: m.s.sessions.Stats().Connections})
+	return m.stops.Ask(ctx, reserve, ops.Stoppable{Member: m.s.cfg.Cluster.ID, Sessions: m.s.sessions.Stats().Connections})
 }
 
 // ResetStats implements ops.Member.
@@ -80,7 +80,7 @@ func (m *member) Standing() ops.Standing {
 func (m *member) Figures() *ops.Figures {
 	s := m.s
 	f := &ops.Figures{
-		Program: ops.Program{ID: s.cfg.ID, Alone: s.cfg.Standalone(), Version: m.build.Version, Build: m.build.zooKeeperLine(),
+		Program: ops.Program{ID: s.cfg.Cluster.ID, Alone: s.cfg.Standalone(), Version: m.build.Version, Build: m.build.zooKeeperLine(),
 			Uptime: time.Since(m.started)},
 		Standing: m.Standing(),
 		ReplicaFigures: ops.ReplicaFigures{Replica: s.replica.Status(), Membership: m.membership(), OfLog: s.replica.Measures(),
@@ -90,7 +90,7 @@ func (m *member) Figures() *ops.Figures {
 			Work: s.sessions.Stats(), OfWork: s.sessions.Measures()},
 		IndexRefused: s.surfaces.console.IndexRefused(), LinesDropped: s.lines.Suppressed(),
 		LockStrangers: s.port.counters.lockStrangers.Load(),
-		DiskFullStops: s.cfg.DiskFullStops, Failures: s.cfg.DiskFullStops,
+		DiskFullStops: s.cfg.Data.DiskFullStops, Failures: s.cfg.Data.DiskFullStops,
 		Pauses: &s.clocks.pauses, Recents: &m.recents,
 	}
 	f.ClientPort, f.SecurePort = s.port.ports()
@@ -128,20 +128,20 @@ func (m *member) Usage() ops.Usage {
 	cfg := &m.s.cfg
 	u := ops.Usage{FreeBytes: -1}
 	u.OpenFiles, u.MaxFiles = fileDescriptors()
-	if cfg.Stores != nil {
+	if cfg.Machine.Stores != nil {
 		return u
 	}
-	u.DataBytes, u.LogBytes = datadir.Size(cfg.DataDir), datadir.Size(cfg.DataLogDir)
-	u.DataDir, u.DataLogDir = absolute(cfg.DataDir), absolute(cfg.DataLogDir)
-	if free, ok := datadir.FreeBytes(cfg.DataLogDir); ok {
+	u.DataBytes, u.LogBytes = datadir.Size(cfg.Data.Dir), datadir.Size(cfg.Data.LogDir)
+	u.DataDir, u.DataLogDir = absolute(cfg.Data.Dir), absolute(cfg.Data.LogDir)
+	if free, ok := datadir.FreeBytes(cfg.Data.LogDir); ok {
 		u.FreeBytes = free
 	}
 	for _, pattern := range []string{"raft.wal/*", "raft.db"} {
-		for _, info := range filesAt(filepath.Join(cfg.DataLogDir, pattern)) {
+		for _, info := range filesAt(filepath.Join(cfg.Data.LogDir, pattern)) {
 			u.RaftBytes += info.Size()
 		}
 	}
-	for _, info := range filesAt(filepath.Join(cfg.DataDir, "snapshots", "*")) {
+	for _, info := range filesAt(filepath.Join(cfg.Data.Dir, "snapshots", "*")) {
 		if at := info.ModTime().UTC(); u.SnapshotAt == nil || at.After(*u.SnapshotAt) {
 			u.SnapshotAt = &at
 		}

@@ -26,7 +26,7 @@ func (m *members) list() ops.Membership {
 	if agreed := m.agreed.Load(); agreed != nil {
 		return *agreed
 	}
-	return ops.Membership{Members: m.cfg.Members}
+	return ops.Membership{Members: m.cfg.Cluster.Members}
 }
 
 func (m *members) voters() int { return znode.Voters(m.list().Members) }
@@ -54,11 +54,11 @@ func (s *Server) membersChanged(members []Member, version wire.Zxid) {
 			s.log.Warn(text)
 		}
 	}
-	if version == 0 || !s.cfg.Reconfig {
+	if version == 0 || !s.cfg.Cluster.Reconfig {
 		return // the file has the same addresses
 	}
-	self, _ := now.Member(s.cfg.ID)
-	was, _ := before.Member(s.cfg.ID)
+	self, _ := now.Member(s.cfg.Cluster.ID)
+	was, _ := before.Member(s.cfg.Cluster.ID)
 	if self.ClientAddr != "" && self.ClientAddr != was.ClientAddr {
 		s.moveClientPort(self.ClientAddr)
 	}
@@ -75,7 +75,7 @@ func (s *Server) moveClientPort(addr string) {
 			"address", addr, "err", err)
 		return
 	}
-	if s.port.replace(s.tls.clientListener(l, s.cfg.ClientTLS)) {
+	if s.port.replace(s.tls.clientListener(l, s.cfg.Client.TLS)) {
 		s.log.Info("listening for clients at a new address", "address", l.Addr())
 	}
 }
@@ -91,14 +91,14 @@ func samePort(a, b string) bool {
 func differences(c *Config, now ops.Membership) (notices []zoocfg.Notice) {
 	// Until reconfig is enabled the members change with the files (quorum/filemembers.go).
 	counts, until := "which counts", ""
-	if !c.Reconfig && now.Version == 0 {
+	if !c.Cluster.Reconfig && now.Version == 0 {
 		counts = "which counts until a majority of the members and all new ones have the same server lines"
 		until = ", until a majority of the members and all new ones have the same server lines"
 	}
 	note := func(key, format string, args ...any) {
 		notices = append(notices, c.Warning(key, format, args...))
 	}
-	for _, m := range c.Members {
+	for _, m := range c.Cluster.Members {
 		agreed, ok := now.Member(m.ID)
 		switch {
 		case !ok:
@@ -106,12 +106,12 @@ func differences(c *Config, now ops.Membership) (notices []zoocfg.Notice) {
 				"(/zookeeper/config), not those of the file%s", until)
 		case agreed.Observer != m.Observer:
 			note(m.Key(), "has another role in the cluster, %s: %s", counts, agreed)
-		case c.Reconfig && agreed != m:
+		case c.Cluster.Reconfig && agreed != m:
 			note(m.Key(), "has other addresses in the cluster, which count: %s", agreed)
 		}
 	}
 	for _, m := range now.Members {
-		if !slices.ContainsFunc(c.Members, func(o Member) bool { return o.ID == m.ID }) {
+		if !slices.ContainsFunc(c.Cluster.Members, func(o Member) bool { return o.ID == m.ID }) {
 			note(m.Key(), "is missing in the file, and a member of the cluster%s: %s", until, m)
 		}
 	}

@@ -85,7 +85,7 @@ func TestMembersFollowTheFiles(t *testing.T) {
 // ZooKeeper does, and the connection lives.
 func TestReconfigOfAStandaloneMember(t *testing.T) {
 	for enabled, want := range map[bool]wire.Code{false: wire.CodeReconfigDisabled, true: wire.CodeUnimplemented} {
-		c := dialReal(t, startReal(t, func(cfg *Config) { cfg.Reconfig, cfg.SkipACL = enabled, true }))
+		c := dialReal(t, startReal(t, func(cfg *Config) { cfg.Cluster.Reconfig, cfg.Auth.SkipACL = enabled, true }))
 		c.connect(10 * time.Second)
 		c.put(c.request(wire.OpReconfig, wire.ReconfigRequest{NullNewMembers: true, CurConfigID: -1})...)
 		if h, _ := c.reply(); h.Err != want {
@@ -143,8 +143,8 @@ func TestPortsMove(t *testing.T) {
 	}
 	before, after := line(ports[1], ports[2]), line(ports[3], ports[4])
 	s := startReal(t, func(cfg *Config) {
-		cfg.Members, cfg.ID, cfg.Reconfig, cfg.LoneVoter, cfg.SkipACL = []Member{before}, 1, true, true, true
-		cfg.ClientAddr, cfg.TickTime = before.ClientAddr, 500*time.Millisecond
+		cfg.Cluster.Members, cfg.Cluster.ID, cfg.Cluster.Reconfig, cfg.Cluster.LoneVoter, cfg.Auth.SkipACL = []Member{before}, 1, true, true, true
+		cfg.Client.Addr, cfg.Sessions.TickTime = before.ClientAddr, 500*time.Millisecond
 		allWords(cfg)
 	})
 	c := dialReal(t, s)
@@ -238,7 +238,7 @@ func TestMembersTellWhereTheirClientsConnect(t *testing.T) {
 	for _, s := range members {
 		status := statusWord(t, s)
 		check(status.Members, -1)
-		if *status.ID != s.cfg.ID || status.Role == "" || status.Zxid == "" || *status.Sessions != 0 || status.Version == "" {
+		if *status.ID != s.cfg.Cluster.ID || status.Role == "" || status.Zxid == "" || *status.Sessions != 0 || status.Version == "" {
 			t.Errorf("mbrs: %+v", status)
 		}
 	}
@@ -257,7 +257,7 @@ func TestMembersTellWhereTheirClientsConnect(t *testing.T) {
 
 // A member that stands alone has no list of members.
 func TestNoMembersOfAStandaloneMember(t *testing.T) {
-	s := startReal(t, func(c *Config) { c.HTTPAddr = "127.0.0.1:0" })
+	s := startReal(t, func(c *Config) { c.HTTP.Addr = "127.0.0.1:0" })
 	resp, err := http.Get("http://" + s.HTTPAddr().String() + "/members")
 	if err != nil {
 		t.Fatal(err)

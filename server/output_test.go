@@ -69,8 +69,8 @@ func (c *watchedConn) Write(b []byte) (int, error) {
 // watched has the writes to clients counted.
 func watched(w *writes) func(*Config) {
 	return func(cfg *Config) {
-		listen := cfg.Listen
-		cfg.Listen = func(network, addr string) (net.Listener, error) {
+		listen := cfg.Machine.Listen
+		cfg.Machine.Listen = func(network, addr string) (net.Listener, error) {
 			l, err := listen(network, addr)
 			return watchedListener{l, w}, err
 		}
@@ -120,7 +120,7 @@ func TestEventForMany(t *testing.T) {
 	w := new(writes)
 	many := func(c *Config) {
 		watched(w)(c)
-		c.MaxClientCnxns = Unlimited
+		c.Client.MaxCnxnsPerAddr = Unlimited
 	}
 	inBubble(t, simnet.Config{}, many, func(t *testing.T, s *Server, h *simnet.Host) {
 		const clients = 300

@@ -25,25 +25,25 @@ func openPeerAuth(cfg *Config, peers net.Listener) (a peerAuth, err error) {
 	if cfg.Standalone() {
 		return a, nil
 	}
-	if path := cfg.PeerSecretFile; path != "" {
+	if path := cfg.Cluster.SecretFile; path != "" {
 		if a.secret, err = secure.OpenSecretFile(path, cfg.Logger); err != nil {
 			f := cfg.Fault("peer.secretFile", "%s: %v", path, err)
 			f.Err = err
 			return a, f
 		}
-		a.auth.Secrets, a.auth.SecretOptional = a.secret.Current, cfg.PeerSecretOptional
+		a.auth.Secrets, a.auth.SecretOptional = a.secret.Current, cfg.Cluster.SecretOptional
 	}
 	if cfg.PeersSpeakTLS() {
 		keeper, err := cfg.OpenPeerTLS()
 		if err != nil {
 			return a, err
 		}
-		a.certs = secure.NewPeerCerts(keeper, cfg.PeerTLS.Reload, cfg.Logger)
+		a.certs = secure.NewPeerCerts(keeper, cfg.TLS.Peers.Reload, cfg.Logger)
 		a.auth.TLS = &peer.TLS{
 			Client: a.certs.Client, Server: a.certs.Server,
-			Certificates: cfg.PeerTLS.ClientAuth == secure.ClientAuthNeed,
-			VerifyHost:   !cfg.PeerTLS.AnyHost,
-			PlainDial:    !cfg.PeerTLSOn, Plain: cfg.PeerTLSAlso,
+			Certificates: cfg.TLS.Peers.ClientAuth == secure.ClientAuthNeed,
+			VerifyHost:   !cfg.TLS.Peers.AnyHost,
+			PlainDial:    !cfg.Cluster.TLS, Plain: cfg.Cluster.TLSAlso,
 		}
 	}
 	a.exposed = !a.auth.Proves() && !isLoopback(peers.Addr())

@@ -34,7 +34,7 @@ func TestTLSIsTurnedOnMemberByMember(t *testing.T) {
 			write("without")
 			var settings Config
 			l.secure(&settings)
-			cfg.PeerTLS, cfg.PeerTLSOn, cfg.PeerTLSAlso = settings.TLS, next.on, next.also
+			cfg.TLS.Peers, cfg.Cluster.TLS, cfg.Cluster.TLSAlso = settings.TLS.Clients, next.on, next.also
 			s, err := Start(cfg)
 			if err != nil {
 				t.Fatal(err)

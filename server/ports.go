@@ -14,15 +14,15 @@ import (
 // opener opens the ports of a member, at its start and when its addresses change.
 type opener struct {
 	cfg *Config
-	tcp func(network, addr string) (net.Listener, error) // Config.Listen, or TCP
+	tcp func(network, addr string) (net.Listener, error) // Machine.Listen, or TCP
 }
 
 func newOpener(cfg *Config) *opener {
-	if cfg.Listen != nil {
-		return &opener{cfg, cfg.Listen}
+	if cfg.Machine.Listen != nil {
+		return &opener{cfg, cfg.Machine.Listen}
 	}
 	lc := net.ListenConfig{KeepAlive: -1}
-	if cfg.TCPKeepAlive {
+	if cfg.Client.KeepAlive {
 		lc.KeepAlive = 0
 	}
 	return &opener{cfg, func(network, addr string) (net.Listener, error) {
@@ -46,15 +46,15 @@ func (o *opener) listen(opened *[]func()) (ports listeners, err error) {
 		*opened = append(*opened, func() { _ = l.Close() })
 		return l
 	}
-	ports.clients = open("clientPort", o.cfg.ClientAddr)
-	if o.cfg.SecureClientAddr != "" {
-		ports.secure = open("secureClientPort", o.cfg.SecureClientAddr)
+	ports.clients = open("clientPort", o.cfg.Client.Addr)
+	if o.cfg.Client.SecureAddr != "" {
+		ports.secure = open("secureClientPort", o.cfg.Client.SecureAddr)
 	}
-	if o.cfg.HTTPAddr != "" {
-		ports.http = open("admin.serverPort", o.cfg.HTTPAddr)
+	if o.cfg.HTTP.Addr != "" {
+		ports.http = open("admin.serverPort", o.cfg.HTTP.Addr)
 	}
-	if o.cfg.MetricsAddr != "" {
-		ports.metrics = open("metricsProvider.httpPort", o.cfg.MetricsAddr)
+	if o.cfg.Metrics.Addr != "" {
+		ports.metrics = open("metricsProvider.httpPort", o.cfg.Metrics.Addr)
 	}
 	if !o.cfg.Standalone() {
 		self := o.cfg.Self()
@@ -118,7 +118,7 @@ func (o *opener) listenPeers(opened net.Listener) func(network, addr string) (ne
 
 // peerListenAddr is where to listen for peers that connect to addr.
 func (o *opener) peerListenAddr(addr string) string {
-	if !o.cfg.PeerListenAll {
+	if !o.cfg.Cluster.ListenAll {
 		return addr
 	}
 	_, port, _ := net.SplitHostPort(addr)

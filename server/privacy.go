@@ -47,9 +47,9 @@ func openToOthers(dir string) (path string, mode fs.FileMode) {
 
 // warnOfOpenFiles logs which of the data directories have something for other users of the machine.
 func warnOfOpenFiles(cfg *Config) {
-	dirs := []string{cfg.DataDir}
-	if cfg.DataLogDir != cfg.DataDir {
-		dirs = append(dirs, cfg.DataLogDir)
+	dirs := []string{cfg.Data.Dir}
+	if cfg.Data.LogDir != cfg.Data.Dir {
+		dirs = append(dirs, cfg.Data.LogDir)
 	}
 	for _, dir := range dirs {
 		if path, mode := openToOthers(dir); path != "" {

@@ -16,6 +16,7 @@ import (
 	"lockkeeper/quorum/store"
 	"lockkeeper/server/datadir"
 	"lockkeeper/server/offline"
+	"lockkeeper/server/zoocfg"
 	"lockkeeper/wire"
 )
 
@@ -55,8 +56,12 @@ func TestFilesArePrivate(t *testing.T) {
 	withUmask(t, 0)
 	for _, kind := range []store.LogKind{store.LogWAL, store.LogBolt} {
 		dir := t.TempDir()
-		cfg := Config{ClientAddr: "127.0.0.1:0", DataDir: filepath.Join(dir, "data"), DataLogDir: filepath.Join(dir, "log"),
-			LogStore: kind, Audit: true, AuditFile: filepath.Join(dir, "data", "audit.log"), Logger: testLogger()}
+		cfg := Config{
+			Client: zoocfg.Client{Addr: "127.0.0.1:0"},
+			Data:   zoocfg.Data{Dir: filepath.Join(dir, "data"), LogDir: filepath.Join(dir, "log"), LogStore: kind},
+			Audit:  zoocfg.Audit{On: true, File: filepath.Join(dir, "data", "audit.log")},
+			Logger: testLogger(),
+		}
 		s, err := Start(cfg)
 		if err != nil {
 			t.Fatal(err)
@@ -71,8 +76,8 @@ func TestFilesArePrivate(t *testing.T) {
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
-		wantPrivate(t, cfg.DataDir)
-		wantPrivate(t, cfg.DataLogDir)
+		wantPrivate(t, cfg.Data.Dir)
+		wantPrivate(t, cfg.Data.LogDir)
 		if _, err := offline.Export(t.Context(), cfg, "", filepath.Join(dir, "export")); err != nil {
 			t.Fatal(err)
 		}
@@ -87,7 +92,11 @@ func TestWarnsOfOpenFiles(t *testing.T) {
 	dir := t.TempDir()
 	start := func() string {
 		var out bytes.Buffer
-		s, err := Start(Config{ClientAddr: "127.0.0.1:0", DataDir: dir, Logger: slog.New(slog.NewTextHandler(&out, nil))})
+		s, err := Start(Config{
+			Client: zoocfg.Client{Addr: "127.0.0.1:0"},
+			Data:   zoocfg.Data{Dir: dir},
+			Logger: slog.New(slog.NewTextHandler(&out, nil)),
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -24,8 +24,8 @@ import (
 	"lockkeeper/wire"
 )
 
-// needProgram skips the test if a program of Debian's package prometheus is missing, and with
-// -short.
+// needProgram returns a program of Debian's package prometheus. Without it, and with -short, it
+// skips the test.
 func needProgram(t *testing.T, name string) string {
 	t.Helper()
 	if testing.Short() {
@@ -335,8 +335,8 @@ func TestPrometheusLogsIn(t *testing.T) {
 	l.issue("monitor")
 	s := startReal(t, func(cfg *Config) {
 		l.secure(cfg)
-		cfg.MetricsAddr, cfg.MetricsTLS, cfg.MetricsLogin = "127.0.0.1:0", true, true
-		cfg.ViewerDigest = session.DigestID(sha1.New, "viewer:secret")
+		cfg.Metrics.Addr, cfg.Metrics.TLS, cfg.Metrics.Login = "127.0.0.1:0", true, true
+		cfg.HTTP.ViewerDigest = session.DigestID(sha1.New, "viewer:secret")
 	})
 	target := s.MetricsAddr().String()
 	file := func(name string) string { return filepath.Join(l.dir, name) }
@@ -355,7 +355,7 @@ func TestPrometheusLogsIn(t *testing.T) {
 
 // TestMetricsPort: the port answers GET /metrics only, and has the bounds of the HTTP port.
 func TestMetricsPort(t *testing.T) {
-	s := startReal(t, func(c *Config) { c.MetricsAddr = "127.0.0.1:0"; c.HTTPConnsPerAddr = 2 })
+	s := startReal(t, func(c *Config) { c.Metrics.Addr = "127.0.0.1:0"; c.HTTP.ConnsPerAddr = 2 })
 	base := "http://" + s.MetricsAddr().String()
 	for path, want := range map[string]int{"/metrics": http.StatusOK, "/": http.StatusNotFound, "/commands": http.StatusNotFound} {
 		resp, err := http.Get(base + path)

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"lockkeeper/server/zoocfg"
 	"lockkeeper/wire"
 )
 
@@ -11,8 +12,13 @@ import (
 // log and with one from a snapshot.
 func TestKeptQuotasStayHidden(t *testing.T) {
 	dir := t.TempDir()
-	cfg := Config{ClientAddr: "127.0.0.1:0", DataDir: dir, Logger: testLogger(), KeepQuotas: true,
-		SuperDigest: "super:D/InIHSb7yEEbrWz8b9l71RjZJU="}
+	cfg := Config{
+		Client: zoocfg.Client{Addr: "127.0.0.1:0"},
+		Data:   zoocfg.Data{Dir: dir},
+		Logger: testLogger(),
+		Quotas: zoocfg.Quotas{Keep: true},
+		Auth:   zoocfg.Auth{SuperDigest: "super:D/InIHSb7yEEbrWz8b9l71RjZJU="},
+	}
 	const quota = "/zookeeper/quota/a"
 	for start := range 3 {
 		s, err := Start(cfg)

@@ -20,7 +20,7 @@ import (
 // restorable lets a super user restore as often as a test likes.
 func restorable(c *Config) {
 	superSettings(c)
-	c.SnapshotInterval = time.Millisecond
+	c.HTTP.SnapshotInterval = time.Millisecond
 }
 
 const restorableLines = "DigestAuthenticationProvider.superDigest=super:D/InIHSb7yEEbrWz8b9l71RjZJU=\nadmin.rateLimiterIntervalInMS=1\n"
@@ -44,7 +44,7 @@ func download(t *testing.T, s *Server) ([]byte, znode.SnapshotInfo) {
 
 func upload(t *testing.T, s *Server, snapshot []byte) (wire.Zxid, error) {
 	t.Helper()
-	time.Sleep(2 * s.cfg.SnapshotInterval)
+	time.Sleep(2 * s.cfg.HTTP.SnapshotInterval)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	return restoreClient(s, superAuth).Restore(ctx, bytes.NewReader(snapshot), int64(len(snapshot)), "", noProgress)
@@ -303,7 +303,7 @@ func TestSnapshotOfAnotherCluster(t *testing.T) {
 		t.Errorf("not named: %v", err)
 	}
 	restore := func(of string) error {
-		time.Sleep(2 * to.cfg.SnapshotInterval)
+		time.Sleep(2 * to.cfg.HTTP.SnapshotInterval)
 		_, err := restoreClient(to, superAuth).Restore(t.Context(), bytes.NewReader(snapshot), int64(len(snapshot)), of, noProgress)
 		return err
 	}

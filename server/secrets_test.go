@@ -69,7 +69,7 @@ func TestSecretsAreShownNowhere(t *testing.T) {
 	var shown lockedBuffer
 	s := startReal(t, func(c *Config) {
 		*c = cfg
-		c.ClientAddr, c.HTTPAddr = "127.0.0.1:0", "127.0.0.1:0"
+		c.Client.Addr, c.HTTP.Addr = "127.0.0.1:0", "127.0.0.1:0"
 		c.Logger = slog.New(slog.NewTextHandler(&shown, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	})
 	c := dialReal(t, s)

@@ -38,8 +38,8 @@ enforce.auth.schemes=digest, ip
 	}
 	l := c.Limits
 	if l.Outstanding != 300 || l.Requests != 20 || l.Wait != 1500*time.Millisecond || l.LargeRequest != 0 || l.LargeBytes != 4096 ||
-		c.ConnectTokens != 7 || c.ConnectFillCount != 2 || c.ConnectFillTime != 50*time.Millisecond ||
-		c.DigestAlgorithm != "sha-512" || strings.Join(c.RequiredSchemes, " ") != "digest ip" {
+		c.Client.ConnectTokens != 7 || c.Client.ConnectFillCount != 2 || c.Client.ConnectFillTime != 50*time.Millisecond ||
+		c.Auth.DigestAlgorithm != "sha-512" || strings.Join(c.Auth.RequiredSchemes, " ") != "digest ip" {
 		t.Errorf("%+v", c)
 	}
 	for members, want := range map[int]int{0: 300, 2: 300, 3: 150, 5: 75} {
@@ -51,7 +51,9 @@ enforce.auth.schemes=digest, ip
 
 // TestConnectionThrottle: a limited number of handshakes at once, and more as time goes by.
 func TestConnectionThrottle(t *testing.T) {
-	throttled := func(c *Config) { c.ConnectTokens, c.ConnectFillCount, c.ConnectFillTime = 3, 2, time.Second }
+	throttled := func(c *Config) {
+		c.Client.ConnectTokens, c.Client.ConnectFillCount, c.Client.ConnectFillTime = 3, 2, time.Second
+	}
 	inBubble(t, simnet.Config{}, throttled, func(t *testing.T, s *Server, h *simnet.Host) {
 		round := func(want int) {
 			t.Helper()
@@ -87,7 +89,7 @@ func TestACLSchemes(t *testing.T) {
 		want   map[string]wire.Code
 	}{
 		{"default", nil, map[string]wire.Code{"x509": wire.CodeInvalidACL, "sasl": wire.CodeInvalidACL, "digest": wire.CodeOK}},
-		{"no digest", func(c *Config) { c.NoDigest = true }, map[string]wire.Code{"digest": wire.CodeInvalidACL}},
+		{"no digest", func(c *Config) { c.Auth.NoDigest = true }, map[string]wire.Code{"digest": wire.CodeInvalidACL}},
 	} {
 		inBubble(t, simnet.Config{}, x.change, func(t *testing.T, _ *Server, h *simnet.Host) {
 			c := dialSim(t, h)

@@ -91,7 +91,7 @@ func StartContext(ctx context.Context, cfg Config) (*Server, error) {
 		return nil, errors.Join(err, errAside)
 	}
 	cfg.Logger.Error("this member sets its files aside and starts as one that has lost its disk: it gets the data from the others, and "+
-		"its vote with them, while they are a majority", "member", cfg.ID, "files", moved, "err", err)
+		"its vote with them, while they are a majority", "member", cfg.Cluster.ID, "files", moved, "err", err)
 	return start(ctx, cfg)
 }
 
@@ -106,7 +106,7 @@ func start(ctx context.Context, cfg Config) (*Server, error) {
 		life: life{failed: make(chan struct{}), stopping: make(chan struct{})},
 	}
 	s.members.cfg, s.opener, s.member = &s.cfg, newOpener(&s.cfg), newMember(s)
-	s.clocks = clockWatch{now: cfg.Now, log: loglimit.New(cfg.Logger)}
+	s.clocks = clockWatch{now: cfg.Machine.Now, log: loglimit.New(cfg.Logger)}
 	if s.clocks.now == nil {
 		s.clocks.now = time.Now
 	}
@@ -124,11 +124,11 @@ func start(ctx context.Context, cfg Config) (*Server, error) {
 // prepare completes a configuration: its clock, its logger, and the file descriptors of its peers.
 // It logs the notices of the configuration. The original logger is the one without limits.
 func prepare(cfg *Config) (original *slog.Logger, lines *loglimit.Handler, err error) {
-	if cfg.Clock == nil {
-		cfg.Clock = clock.System()
+	if cfg.Machine.Clock == nil {
+		cfg.Machine.Clock = clock.System()
 	}
 	if !cfg.Standalone() {
-		cfg.Logger = cfg.Logger.With("member", cfg.ID) // several members on one terminal
+		cfg.Logger = cfg.Logger.With("member", cfg.Cluster.ID) // several members on one terminal
 	}
 	original, lines = cfg.Logger, loglimit.NewHandler(cfg.Logger.Handler())
 	cfg.Logger = slog.New(lines)
@@ -137,7 +137,7 @@ func prepare(cfg *Config) (original *slog.Logger, lines *loglimit.Handler, err e
 	}
 	files := planDescriptors(cfg)
 	warning, err := files.check(cfg)
-	if err != nil && cfg.DiskFullStops == 0 {
+	if err != nil && cfg.Data.DiskFullStops == 0 {
 		return nil, nil, err
 	} else if err != nil {
 		warning = err.Error() // the limit was lowered meanwhile: go on with fewer clients
@@ -145,7 +145,7 @@ func prepare(cfg *Config) (original *slog.Logger, lines *loglimit.Handler, err e
 	if warning != "" {
 		cfg.Logger.Warn(warning)
 	}
-	cfg.MaxPeerCnxns = files.peers
+	cfg.Cluster.MaxPeerCnxns = files.peers
 	return original, lines, nil
 }
 
@@ -209,13 +209,13 @@ func (s *Server) startMode() string {
 	if s.cfg.Standalone() {
 		return "standalone"
 	}
-	return fmt.Sprintf("member %d of %d", s.cfg.ID, len(s.cfg.Members))
+	return fmt.Sprintf("member %d of %d", s.cfg.Cluster.ID, len(s.cfg.Cluster.Members))
 }
 
 // openStores opens the files on disk, unless the Config brings stores.
 func (s *Server) openStores(ctx context.Context, opened *[]func()) (stores store.Stores, err error) {
-	if s.cfg.Stores != nil {
-		stores = *s.cfg.Stores
+	if s.cfg.Machine.Stores != nil {
+		stores = *s.cfg.Machine.Stores
 	} else {
 		if s.dirs, err = datadir.Open(ctx, &s.cfg); err != nil {
 			return stores, err
@@ -237,34 +237,34 @@ func (s *Server) openStores(ctx context.Context, opened *[]func()) (stores store
 
 func (s *Server) sessionConfig() session.Config {
 	c := session.Config{
-		Member:     s.cfg.ID,
-		Tick:       s.cfg.TickTime,
-		MinTimeout: s.cfg.MinSessionTimeout,
-		MaxTimeout: s.cfg.MaxSessionTimeout,
-		ReadOnly:   s.cfg.ReadOnlyMode && !s.cfg.Standalone(),
-		KeepQuotas: s.cfg.KeepQuotas,
-		RateQuotas: s.cfg.RateQuotas,
+		Member:     s.cfg.Cluster.ID,
+		Tick:       s.cfg.Sessions.TickTime,
+		MinTimeout: s.cfg.Sessions.MinTimeout,
+		MaxTimeout: s.cfg.Sessions.MaxTimeout,
+		ReadOnly:   s.cfg.Client.ReadOnlyMode && !s.cfg.Standalone(),
+		KeepQuotas: s.cfg.Quotas.Keep,
+		RateQuotas: s.cfg.Quotas.Rates,
 
-		ZooKeeperPasswords: s.cfg.ZooKeeperPasswords,
+		ZooKeeperPasswords: s.cfg.Sessions.ZooKeeperPasswords,
 
 		Auth: session.Auth{
-			SuperDigest:     s.cfg.SuperDigest,
-			SkipACL:         s.cfg.SkipACL,
-			DigestHash:      zoocfg.DigestHash(s.cfg.DigestAlgorithm),
-			NoDigest:        s.cfg.NoDigest,
-			SASLUsers:       s.cfg.SASLUsers,
-			SuperUsers:      s.cfg.SuperUsers,
-			SASLOptional:    s.cfg.SASLOptional,
-			AnySASLUser:     s.cfg.AnySASLUser,
-			Ensembles:       s.cfg.Ensembles,
-			KeyScheme:       s.cfg.KeyScheme,
-			RequiredSchemes: s.cfg.RequiredSchemes,
+			SuperDigest:     s.cfg.Auth.SuperDigest,
+			SkipACL:         s.cfg.Auth.SkipACL,
+			DigestHash:      zoocfg.DigestHash(s.cfg.Auth.DigestAlgorithm),
+			NoDigest:        s.cfg.Auth.NoDigest,
+			SASLUsers:       s.cfg.Auth.SASLUsers,
+			SuperUsers:      s.cfg.Auth.SuperUsers,
+			SASLOptional:    s.cfg.Auth.SASLOptional,
+			AnySASLUser:     s.cfg.Auth.AnySASLUser,
+			Ensembles:       s.cfg.Auth.Ensembles,
+			KeyScheme:       s.cfg.Auth.KeyScheme,
+			RequiredSchemes: s.cfg.Auth.RequiredSchemes,
 		},
-		Reap:   session.Reap{Interval: s.cfg.ReapInterval, PerMinute: s.cfg.ReapPerMinute, NeverUsed: s.cfg.ReapNeverUsed},
+		Reap:   session.Reap{Interval: s.cfg.Reap.Interval, PerMinute: s.cfg.Reap.PerMinute, NeverUsed: s.cfg.Reap.NeverUsed},
 		Limits: limitsOf(&s.cfg, s.members.voters()),
 		Logger: s.log,
-		Now:    s.cfg.Now,
-		Clock:  s.cfg.Clock,
+		Now:    s.cfg.Machine.Now,
+		Clock:  s.cfg.Machine.Clock,
 		Report: func(ctx context.Context, name string, ids []znode.Identity) ([]byte, wire.Code) {
 			return s.surfaces.console.Report(ctx, name, ids)
 		},
@@ -272,7 +272,7 @@ func (s *Server) sessionConfig() session.Config {
 	if s.audit != nil {
 		c.Audit = s.audit
 	}
-	if s.cfg.QuotaExceeded {
+	if s.cfg.Quotas.Exceeded {
 		c.QuotaError = wire.CodeQuotaExceeded
 	}
 	return c
@@ -280,12 +280,12 @@ func (s *Server) sessionConfig() session.Config {
 
 // openAudit opens the audit log, if there is to be one. Its lines must not be suppressed in log.
 func (s *Server) openAudit(log *slog.Logger, opened *[]func()) (err error) {
-	if !s.cfg.Audit {
+	if !s.cfg.Audit.On {
 		return nil
 	}
 	s.audit, err = audit.Open(audit.Config{
-		File: s.cfg.AuditFile, FileBytes: s.cfg.AuditFileBytes, Files: s.cfg.AuditFiles,
-		QueueBytes: s.cfg.AuditQueueBytes, User: processUser(), Logger: log, Now: s.cfg.Now,
+		File: s.cfg.Audit.File, FileBytes: s.cfg.Audit.FileBytes, Files: s.cfg.Audit.Files,
+		QueueBytes: s.cfg.Audit.QueueBytes, User: processUser(), Logger: log, Now: s.cfg.Machine.Now,
 	})
 	if err != nil {
 		f := s.cfg.Fault("audit.file", "%v", err)
@@ -331,17 +331,19 @@ func limitsOf(cfg *Config, voters int) session.Limits {
 }
 
 func (s *Server) quorumConfig(stores store.Stores, peers net.Listener) quorum.Config {
+	machine, cluster, auth := &s.cfg.Machine, &s.cfg.Cluster, &s.cfg.Auth
 	c := quorum.Config{
-		SnapshotConfig: quorum.SnapshotConfig{SnapshotCommands: s.cfg.SnapCount, TrailingEntries: s.cfg.TrailingEntries},
+		SnapshotConfig: quorum.SnapshotConfig{SnapshotCommands: s.cfg.Data.SnapCount, TrailingEntries: machine.TrailingEntries},
 		ReportConfig: quorum.ReportConfig{ClientAddr: func() string { return s.ClientAddr().String() }, Details: s.member.reports.Own,
 			PeerAuth: s.peerAuth.kind()},
-		DiskConfig: quorum.DiskConfig{KeepDisks: s.cfg.KeepDisks,
-			Lost: s.cfg.Lost || s.cfg.Stores == nil && datadir.HasAside(&s.cfg)},
-		Seams:          quorum.Seams{Now: s.cfg.Now, Clock: s.cfg.Clock, Yield: s.cfg.Yield, ObserveRaft: s.cfg.ObserveRaft, ObserveView: s.cfg.ObserveView},
-		ID:             quorum.MemberID(s.cfg.ID),
+		DiskConfig: quorum.DiskConfig{KeepDisks: s.cfg.Data.KeepDisks,
+			Lost: machine.Lost || machine.Stores == nil && datadir.HasAside(&s.cfg)},
+		Seams: quorum.Seams{Now: machine.Now, Clock: machine.Clock, Yield: machine.Yield,
+			ObserveRaft: machine.ObserveRaft, ObserveView: machine.ObserveView},
+		ID:             quorum.MemberID(cluster.ID),
 		Members:        s.cfg.QuorumMembers(),
-		Tick:           s.cfg.TickTime,
-		SlowFsync:      s.cfg.SlowFsync,
+		Tick:           s.cfg.Sessions.TickTime,
+		SlowFsync:      s.cfg.Data.SlowFsync,
 		ConfigText:     s.cfg.ConfigText(),
 		Stores:         stores,
 		Listener:       listener{s.sessions, s.surfaces.recorder, &foreignLocks{log: s.log, client: s.sessions.ClientAddr, now: s.clocks.now, met: &s.port.counters.lockStrangers}},
@@ -349,17 +351,18 @@ func (s *Server) quorumConfig(stores store.Stores, peers net.Listener) quorum.Co
 		MembersChanged: s.membersChanged,
 		Fatal:          s.fail,
 		MayTransfer:    func(proof string, occasion []byte) error { return ops.VerifyTransfer(s.member, proof, occasion) },
-		Peers: peer.Config{Listen: s.opener.listenPeers(peers), Dial: s.cfg.Dial, AnyAddr: s.cfg.AnyPeerAddr,
-			MaxConns: s.cfg.MaxPeerCnxns, FrameBytes: int64(s.cfg.PeerFrameBytes), Auth: s.peerAuth.auth},
-		KeepQuotas: s.cfg.KeepQuotas,
+		Peers: peer.Config{Listen: s.opener.listenPeers(peers), Dial: machine.Dial, AnyAddr: cluster.AnyPeerAddr,
+			MaxConns: cluster.MaxPeerCnxns, FrameBytes: int64(cluster.FrameBytes), Auth: s.peerAuth.auth},
+		KeepQuotas: s.cfg.Quotas.Keep,
 	}
-	for _, id := range s.cfg.Without {
+	for _, id := range cluster.Without {
 		c.Without = append(c.Without, quorum.MemberID(id))
 	}
 	for flag, on := range map[znode.Flags]bool{
-		znode.EnforceQuota: s.cfg.EnforceQuota, znode.ExtendedTypes: s.cfg.ExtendedTypes, znode.SkipACL: s.cfg.SkipACL,
-		znode.Reconfig: s.cfg.Reconfig, znode.LoneVoter: s.cfg.LoneVoter,
-		znode.NoDigest: s.cfg.NoDigest, znode.SASL: s.cfg.SASLACLs || s.cfg.SASLUsers != nil, znode.KeyScheme: s.cfg.KeyScheme,
+		znode.EnforceQuota: s.cfg.Quotas.Enforce, znode.ExtendedTypes: s.cfg.Reap.ExtendedTypes,
+		znode.Reconfig: cluster.Reconfig, znode.LoneVoter: cluster.LoneVoter,
+		znode.SkipACL: auth.SkipACL, znode.NoDigest: auth.NoDigest, znode.KeyScheme: auth.KeyScheme,
+		znode.SASL: auth.SASLACLs || auth.SASLUsers != nil,
 		znode.X509: s.cfg.ProvesX509(),
 	} {
 		if on {

@@ -22,6 +22,7 @@ import (
 	"lockkeeper/internal/simnet"
 	"lockkeeper/quorum/store"
 	"lockkeeper/server/datadir"
+	"lockkeeper/server/zoocfg"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
@@ -64,7 +65,11 @@ func TestPortInUse(t *testing.T) {
 	mustFail(t, cfg, fmt.Sprintf("%s:3: server.2: %s\n%s:3: server.2: %s", file, why, file, why))
 
 	// Without a file there is none to name.
-	mustFail(t, Config{ClientAddr: taken.Addr().String(), DataDir: dir, Logger: testLogger()}, "clientPort: "+why)
+	mustFail(t, Config{
+		Client: zoocfg.Client{Addr: taken.Addr().String()},
+		Data:   zoocfg.Data{Dir: dir},
+		Logger: testLogger(),
+	}, "clientPort: "+why)
 
 	// The directory is free again.
 	cfg = mustLoad(t, file, "dataDir=%s\nclientPortAddress=127.0.0.1\nclientPort=%d\n", dir, freePort(t))
@@ -84,7 +89,7 @@ func TestAddressOfAnotherMachine(t *testing.T) {
 	cfg := mustLoad(t, file, "dataDir=%s\nclientPort=%d\nclientPortAddress=127.0.0.1\nserver.1=192.0.2.1:2888:3888\nserver.2=b:1:2\nserver.3=c:1:2\n", dir, freePort(t))
 	mustFail(t, cfg, file+":4: server.1: cannot listen on 192.0.2.1:2888: cannot assign requested address; this machine does not have that address (quorumListenOnAllIPs=true listens on all)")
 	cfg = mustLoad(t, file, "dataDir=%s\nclientPort=%d\nclientPortAddress=192.0.2.1\n", dir, freePort(t))
-	mustFail(t, cfg, fmt.Sprintf("%s:2: clientPort: cannot listen on %s: cannot assign requested address; this machine does not have that address", file, cfg.ClientAddr))
+	mustFail(t, cfg, fmt.Sprintf("%s:2: clientPort: cannot listen on %s: cannot assign requested address; this machine does not have that address", file, cfg.Client.Addr))
 }
 
 func TestDataDirInUse(t *testing.T) {
@@ -104,7 +109,7 @@ func TestDataDirInUse(t *testing.T) {
 		}
 	}()
 	inUse := "%s is in use by another process: stop the member that runs on it, or give this one a directory of its own"
-	// In virtual time: a start waits for the directory for seconds.
+	// A start waits for the directory for seconds, here virtual ones.
 	synctest.Test(t, func(t *testing.T) {
 		err := mustFail(t, mustLoad(t, file, text, dir+"/data", dir+"/other", freePort(t)), fmt.Sprintf("%s:1: dataDir: "+inUse, file, dir+"/data"))
 		if !errors.Is(err, store.ErrInUse) {
@@ -127,11 +132,11 @@ func TestDataDirInUse(t *testing.T) {
 func TestDataDirThatCannotBe(t *testing.T) {
 	dir := t.TempDir()
 	writeFile(t, filepath.Join(dir, "file"), "")
-	cfg := Config{ClientAddr: "127.0.0.1:0", Logger: testLogger()}
-	cfg.DataDir = filepath.Join(dir, "file", "data")
+	cfg := Config{Client: zoocfg.Client{Addr: "127.0.0.1:0"}, Logger: testLogger()}
+	cfg.Data.Dir = filepath.Join(dir, "file", "data")
 	mustFail(t, cfg, "dataDir: cannot create the directory: mkdir "+dir+"/file: not a directory")
-	cfg.DataDir, cfg.MustExist = filepath.Join(dir, "data"), true
-	mustFail(t, cfg, "dataDir: "+cfg.DataDir+" does not exist, and datadir.autocreate=false forbids to create it")
+	cfg.Data.Dir, cfg.Data.MustExist = filepath.Join(dir, "data"), true
+	mustFail(t, cfg, "dataDir: "+cfg.Data.Dir+" does not exist, and datadir.autocreate=false forbids to create it")
 }
 
 // TestDBAutocreate: with db.autocreate=false a member that finds no data starts only if an operator
@@ -165,7 +170,7 @@ func TestLostLog(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(dir, "snapshots", "1-2-3"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	mustFail(t, Config{ClientAddr: "127.0.0.1:0", DataDir: dir, Logger: testLogger()},
+	mustFail(t, Config{Client: zoocfg.Client{Addr: "127.0.0.1:0"}, Data: zoocfg.Data{Dir: dir}, Logger: testLogger()},
 		"dataLogDir: "+dir+"/raft.db is missing although "+dir+" has snapshots: a member that has lost its log must not go on (was dataLogDir changed?)")
 }
 
@@ -173,7 +178,11 @@ func TestLostLog(t *testing.T) {
 // just been killed.
 func TestStartWaitsForTheDataDirectory(t *testing.T) {
 	dir := t.TempDir()
-	first, err := Start(Config{ClientAddr: "127.0.0.1:0", DataDir: dir, Logger: testLogger()})
+	first, err := Start(Config{
+		Client: zoocfg.Client{Addr: "127.0.0.1:0"},
+		Data:   zoocfg.Data{Dir: dir},
+		Logger: testLogger(),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +197,7 @@ func TestStartWaitsForTheDataDirectory(t *testing.T) {
 		<-waits
 		closed <- first.Close()
 	}()
-	second, err := Start(Config{ClientAddr: "127.0.0.1:0", DataDir: dir, Logger: log})
+	second, err := Start(Config{Client: zoocfg.Client{Addr: "127.0.0.1:0"}, Data: zoocfg.Data{Dir: dir}, Logger: log})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,7 +225,7 @@ func TestZooKeeperData(t *testing.T) {
 		t.Fatal(err)
 	}
 	writeFile(t, filepath.Join(dir, "version-2", "acceptedEpoch"), "0")
-	cfg := Config{ClientAddr: "127.0.0.1:0", DataDir: dir, Logger: testLogger()}
+	cfg := Config{Client: zoocfg.Client{Addr: "127.0.0.1:0"}, Data: zoocfg.Data{Dir: dir}, Logger: testLogger()}
 	if err := datadir.CheckZooKeeperData(&cfg); err != nil {
 		t.Errorf("without snapshot and log: %v", err)
 	}
@@ -230,12 +239,12 @@ func TestZooKeeperData(t *testing.T) {
 		}
 	}
 	writeFile(t, filepath.Join(dir, "version-2", "snapshot.0"), "ZKSN")
-	cfg.IgnoreZooKeeperData = true
+	cfg.Data.IgnoreZooKeeper = true
 	for _, want := range []bool{true, false} {
 		var log bytes.Buffer
 		cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
 		s, err := Start(cfg)
-		cfg.IgnoreZooKeeperData = false
+		cfg.Data.IgnoreZooKeeper = false
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -278,7 +287,7 @@ func TestNoticesAreLogged(t *testing.T) {
 // TestRestart: answered updates are there again, sessions included.
 func TestRestart(t *testing.T) {
 	checkGoroutines(t)
-	cfg := Config{ClientAddr: "127.0.0.1:0", DataDir: t.TempDir(), Logger: testLogger()}
+	cfg := Config{Client: zoocfg.Client{Addr: "127.0.0.1:0"}, Data: zoocfg.Data{Dir: t.TempDir()}, Logger: testLogger()}
 	first, err := Start(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -405,7 +414,7 @@ func TestShutdownThatIsCutShort(t *testing.T) {
 // says so.
 func TestFailedLog(t *testing.T) {
 	disk := simdisk.New()
-	inBubble(t, simnet.Config{}, func(c *Config) { c.Stores = diskStores(disk) }, func(t *testing.T, s *Server, h *simnet.Host) {
+	inBubble(t, simnet.Config{}, func(c *Config) { c.Machine.Stores = diskStores(disk) }, func(t *testing.T, s *Server, h *simnet.Host) {
 		c := dialSim(t, h)
 		c.connect(time.Minute)
 		c.call(wire.OpCreate, create("/a", nil, wire.ModePersistent))

@@ -38,7 +38,7 @@ func TestStoppable(t *testing.T) {
 	dialReal(t, members[0]).connect(10 * time.Second)
 	for _, s := range members { // a new leader says no for a moment
 		if status, a := askStoppable(t, s, "?reserve=false&wait=10s"); status != http.StatusOK || !a.Stoppable || a.HoldsMs != 0 {
-			t.Fatalf("a look at member %d: %d %+v", s.cfg.ID, status, a)
+			t.Fatalf("a look at member %d: %d %+v", s.cfg.Cluster.ID, status, a)
 		}
 	}
 	status, a := askStoppable(t, members[0], "?wait=10s")
@@ -78,10 +78,10 @@ func TestStoppable(t *testing.T) {
 
 // A member alone says that waiting does not help.
 func TestMemberAloneIsNotStoppable(t *testing.T) {
-	s := startReal(t, func(c *Config) { c.HTTPAddr = "127.0.0.1:0" })
+	s := startReal(t, func(c *Config) { c.HTTP.Addr = "127.0.0.1:0" })
 	begin := time.Now()
 	status, a := askStoppable(t, s, "?wait=1m")
-	if want := (ops.Stoppable{Member: s.cfg.ID, Reason: "it stands alone: nobody else serves its clients", Hopeless: true}); a != want {
+	if want := (ops.Stoppable{Member: s.cfg.Cluster.ID, Reason: "it stands alone: nobody else serves its clients", Hopeless: true}); a != want {
 		t.Errorf("%d %+v, want %+v", status, a, want)
 	}
 	if took := time.Since(begin); took > patience {
@@ -101,11 +101,11 @@ func TestDrain(t *testing.T) {
 		await(t, "the members to be ready", func() bool { ok, _ := s.Ready(); return ok })
 	}
 	leads := members[int(members[0].replica.Leader())-1]
-	stays := members[int(leads.cfg.ID)%3]
+	stays := members[int(leads.cfg.Cluster.ID)%3]
 	moved, kept := dialReal(t, leads), dialReal(t, stays)
 	moved.connect(10 * time.Second)
 	kept.connect(10 * time.Second)
-	absent := members[(int(leads.cfg.ID)+1)%3]
+	absent := members[(int(leads.cfg.Cluster.ID)+1)%3]
 	if err := absent.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -27,7 +27,7 @@ type surfaces struct {
 // newSurfaces returns the surfaces of a member, with d as the door of their HTTP requests. The
 // console has a goroutine until stop.
 func newSurfaces(m *member, d *door.Door) *surfaces {
-	s := &surfaces{shared: ops.NewShared(m, d), recorder: console.NewRecorder(max(0, m.s.cfg.HistoryBytes))}
+	s := &surfaces{shared: ops.NewShared(m, d), recorder: console.NewRecorder(max(0, m.s.cfg.Console.HistoryBytes))}
 	s.recorder.Granted = m.s.sessions.Granted
 	s.words = &words.Words{Shared: s.shared}
 	s.console = console.New(s.shared, m.build.Version, s.recorder, web.Handler())
@@ -43,16 +43,16 @@ func (s *surfaces) serve(ports listeners, tls *serverTLS, stopping <-chan struct
 		commands := admin.New(s.shared)
 		commands.Register(mux)
 		s.console.Register(mux)
-		s.http = s.shared.Door.Open("HTTP port", tls.httpListener(ports.http, cfg.HTTPTLS), mux, cfg.HTTPLogin, commands.IsRestore)
+		s.http = s.shared.Door.Open("HTTP port", tls.httpListener(ports.http, cfg.HTTP.TLS), mux, cfg.HTTP.Login, commands.IsRestore)
 		s.http.Start()
 	}
 	if ports.metrics != nil {
 		mux, mode := http.NewServeMux(), zoocfg.TLSOff
-		if cfg.MetricsTLS {
+		if cfg.Metrics.TLS {
 			mode = zoocfg.TLSOnly
 		}
-		mux.Handle("GET /metrics", metrics.NewHandler(s.prometheusMetrics, !cfg.NoProcessMetrics))
-		s.metrics = s.shared.Door.Open("port for metrics", tls.httpListener(ports.metrics, mode), mux, cfg.MetricsLogin, nil)
+		mux.Handle("GET /metrics", metrics.NewHandler(s.prometheusMetrics, !cfg.Metrics.NoProcess))
+		s.metrics = s.shared.Door.Open("port for metrics", tls.httpListener(ports.metrics, mode), mux, cfg.Metrics.Login, nil)
 		s.metrics.Start()
 	}
 }
@@ -61,7 +61,7 @@ func (s *surfaces) serve(ports listeners, tls *serverTLS, stopping <-chan struct
 func (s *surfaces) prometheusMetrics() metrics.List {
 	f := s.shared.Figures()
 	return append(f.Metrics(s.shared.Usage()),
-		f.LabeledMetrics(console.LockMetrics(s.shared.View, time.Now()), !s.shared.Config().NoProcessMetrics)...)
+		f.LabeledMetrics(console.LockMetrics(s.shared.View, time.Now()), !s.shared.Config().Metrics.NoProcess)...)
 }
 
 // stop ends the event streams, and the ports after the requests that are under way.

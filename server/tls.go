@@ -27,7 +27,7 @@ func openTLS(cfg *Config) (*serverTLS, error) {
 		return nil, err
 	}
 	return &serverTLS{secure.NewPort(keeper, secure.PortConfig{
-		MaxHandshakes: cfg.MaxHandshakes, Reload: cfg.TLS.Reload, Logger: cfg.Logger}), cfg}, nil
+		MaxHandshakes: cfg.TLS.MaxHandshakes, Reload: cfg.TLS.Clients.Reload, Logger: cfg.Logger}), cfg}, nil
 }
 
 func (t *serverTLS) stop() {
@@ -59,7 +59,7 @@ func (p *clientPort) secureClient(ctx context.Context, c *conn) bool {
 	if !ok {
 		return true
 	}
-	heard, err := p.tls.Begin(ctx, sc, p.cfg.TLSDetectTimeout, c.accepted.Add(p.cfg.HandshakeTimeout))
+	heard, err := p.tls.Begin(ctx, sc, p.cfg.TLS.DetectTimeout, c.accepted.Add(p.cfg.Client.HandshakeTimeout))
 	if !heard {
 		p.silent(c, err)
 	}
@@ -77,12 +77,12 @@ func (t *serverTLS) certIdentities(nc net.Conn) []znode.Identity {
 	if cert == nil {
 		return nil
 	}
-	id, err := t.cfg.X509Naming.ID(cert)
+	id, err := t.cfg.Auth.X509Naming.ID(cert)
 	if err != nil {
 		t.NamingFailed(id, err)
 	}
 	ids := []znode.Identity{{Scheme: "x509", ID: id}}
-	if t.cfg.X509SuperUser != "" && id == t.cfg.X509SuperUser {
+	if t.cfg.Auth.X509SuperUser != "" && id == t.cfg.Auth.X509SuperUser {
 		ids = append(ids, znode.Identity{Scheme: "super"})
 	}
 	return ids
@@ -103,9 +103,9 @@ func (t *serverTLS) httpListener(l net.Listener, mode zoocfg.TLSMode) net.Listen
 	}
 	auth := secure.ClientAuthWant
 	switch {
-	case t.cfg.HTTPNeedCert:
+	case t.cfg.HTTP.NeedCert:
 		auth = secure.ClientAuthNeed
-	case t.cfg.TLS.TrustStore.File == "":
+	case t.cfg.TLS.Clients.TrustStore.File == "":
 		auth = secure.ClientAuthNone
 	}
 	return t.HTTP(l, mode == zoocfg.TLSAlso, auth)

@@ -52,8 +52,8 @@ func (l *certLab) issue(name string) testcert.Pair {
 // secure has a member speak TLS on its one port for clients.
 func (l *certLab) secure(cfg *Config) {
 	at := func(suffix string) string { return filepath.Join(l.dir, "server"+suffix) }
-	cfg.ClientTLS = zoocfg.TLSOnly
-	cfg.TLS = secure.Settings{
+	cfg.Client.TLS = zoocfg.TLSOnly
+	cfg.TLS.Clients = secure.Settings{
 		KeyStore:   secure.Store{File: at(".pem"), KeyFile: at(".key"), Type: secure.PEM, Key: "tls.cert", KeyFileKey: "tls.key"},
 		TrustStore: secure.Store{File: at(".ca"), Type: secure.PEM, Key: "tls.ca"},
 		Reload:     true,
@@ -107,8 +107,8 @@ func TestTLSClients(t *testing.T) {
 	l := newCertLab(t)
 	s := startReal(t, func(cfg *Config) {
 		l.secure(cfg)
-		cfg.X509SuperUser = "CN=root,O=Example"
-		cfg.FourLetterWords = []string{"*"}
+		cfg.Auth.X509SuperUser = "CN=root,O=Example"
+		cfg.Client.FourLetterWords = []string{"*"}
 	})
 	bob := dialReal(t, s).over(l.client("bob"))
 	bob.connect(10 * time.Second)
@@ -227,7 +227,7 @@ func TestOnePortForBoth(t *testing.T) {
 	l := newCertLab(t)
 	s := startReal(t, func(cfg *Config) {
 		l.secure(cfg)
-		cfg.ClientTLS, cfg.SecureClientAddr = zoocfg.TLSAlso, "127.0.0.1:0"
+		cfg.Client.TLS, cfg.Client.SecureAddr = zoocfg.TLSAlso, "127.0.0.1:0"
 	})
 	plain := dialReal(t, s)
 	plain.connect(10 * time.Second)
@@ -258,7 +258,7 @@ func TestTLSHandshakesAreBounded(t *testing.T) {
 	l := newCertLab(t)
 	inBubble(t, simnet.Config{}, func(cfg *Config) {
 		l.secure(cfg)
-		cfg.ClientTLS, cfg.MaxHandshakes, cfg.TLSDetectTimeout = zoocfg.TLSAlso, 2, 300*time.Millisecond
+		cfg.Client.TLS, cfg.TLS.MaxHandshakes, cfg.TLS.DetectTimeout = zoocfg.TLSAlso, 2, 300*time.Millisecond
 	}, func(t *testing.T, s *Server, h *simnet.Host) {
 		hello := []byte{secure.HandshakeByte, 3, 1, 1, 0}
 		undecided := dialSim(t, h)
@@ -284,7 +284,7 @@ func TestTLSHandshakesAreBounded(t *testing.T) {
 		undecided.expectClosed()
 		plain := dialSim(t, h)
 		plain.connect(10 * time.Second) // those without TLS are let in all the while
-		time.Sleep(s.cfg.HandshakeTimeout)
+		time.Sleep(s.cfg.Client.HandshakeTimeout)
 		for _, c := range silent {
 			c.expectClosed()
 		}
@@ -307,7 +307,7 @@ func TestLongHandshakesEnd(t *testing.T) {
 	var log lines
 	s := startReal(t, func(cfg *Config) {
 		l.secure(cfg)
-		cfg.HTTPAddr, cfg.HTTPTLS = "127.0.0.1:0", zoocfg.TLSOnly
+		cfg.HTTP.Addr, cfg.HTTP.TLS = "127.0.0.1:0", zoocfg.TLSOnly
 		cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	})
 	for name, want := range map[string]bool{"short": true, "long": false} {
@@ -382,6 +382,7 @@ func TestCertificatesChange(t *testing.T) {
 	inBubble(t, simnet.Config{}, l.secure, func(t *testing.T, s *Server, h *simnet.Host) {
 		c := dialSim(t, h).over(l.client("bob"))
 		c.connect(30 * time.Second)
+		synctest.Wait() // no look at the files is under way
 		next := l.issue("server")
 		time.Sleep(2 * secure.ReloadEvery)
 		c.call(wire.OpCreate, create("/x", nil, 0))
@@ -393,6 +394,7 @@ func TestCertificatesChange(t *testing.T) {
 			return nil
 		}
 		dialSim(t, h).over(config).connect(10 * time.Second)
+		synctest.Wait()
 		testcert.Write(t, filepath.Join(l.dir, "server.pem"), []byte("nonsense"))
 		time.Sleep(3 * secure.ReloadEvery)
 		if n, bad := s.tls.Keeper.Reloads.Load(), s.tls.Keeper.ReloadFailures.Load(); n != 1 || bad != 1 {
@@ -418,7 +420,7 @@ func TestHTTPS(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := startReal(t, func(cfg *Config) {
 				l.secure(cfg)
-				cfg.HTTPAddr, cfg.HTTPTLS, cfg.HTTPNeedCert = "127.0.0.1:0", c.mode, c.needCert
+				cfg.HTTP.Addr, cfg.HTTP.TLS, cfg.HTTP.NeedCert = "127.0.0.1:0", c.mode, c.needCert
 			})
 			bob := dialReal(t, s).over(l.client("bob"))
 			bob.connect(10 * time.Second)

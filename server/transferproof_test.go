@@ -19,7 +19,7 @@ const (
 // A follower proves to the leader that a client may transfer the leadership, without the password
 // or its hash, for one occasion.
 func TestTransferProof(t *testing.T) {
-	s := startReal(t, func(c *Config) { c.SuperDigest = superDigest })
+	s := startReal(t, func(c *Config) { c.Auth.SuperDigest = superDigest })
 	super := dialReal(t, s)
 	super.connect(10 * time.Second)
 	super.call(wire.OpAuth, wire.AuthPacket{Scheme: "digest", Auth: []byte("super:test")})

@@ -27,7 +27,7 @@ type views struct {
 	most map[string]time.Duration
 }
 
-// observe is Config.ObserveView.
+// observe is Machine.ObserveView.
 func (v *views) observe(view func()) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -70,11 +70,11 @@ func TestReadersHoldTheStateBriefly(t *testing.T) {
 	v := &views{most: map[string]time.Duration{}}
 	s := startReal(t, func(c *Config) {
 		superSettings(c)
-		c.ObserveView = v.observe
-		c.MetricsAddr = "127.0.0.1:0"
-		c.FourLetterWords = []string{"*"}
-		c.KeepQuotas = true
-		c.HistoryBytes = 8 << 20
+		c.Machine.ObserveView = v.observe
+		c.Metrics.Addr = "127.0.0.1:0"
+		c.Client.FourLetterWords = []string{"*"}
+		c.Quotas.Keep = true
+		c.Console.HistoryBytes = 8 << 20
 	})
 	fillState(t, s)
 	var late []string

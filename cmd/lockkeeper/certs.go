@@ -162,7 +162,7 @@ func (c *certsCommand) requests(args []string, more bool) (requests []certs.Requ
 			return nil, cfg, err
 		}
 	}
-	for _, m := range cfg.Members {
+	for _, m := range cfg.Cluster.Members {
 		name := fmt.Sprintf("member-%d", m.ID)
 		if _, err := os.Lstat(filepath.Join(c.dir.Path, name)); more && err == nil {
 			continue
@@ -170,10 +170,10 @@ func (c *certsCommand) requests(args []string, more bool) (requests []certs.Requ
 		requests = append(requests, certs.Request{Name: name, Hosts: append(hostsOf(m), extra...), Member: true})
 	}
 	switch {
-	case len(cfg.Members) > 0 && len(requests) == 0:
+	case len(cfg.Cluster.Members) > 0 && len(requests) == 0:
 		return nil, cfg, fmt.Errorf("all members of %s have a certificate in %s ('renew' replaces "+
 			"them)", args[0], c.dir.Path)
-	case len(cfg.Members) > 0:
+	case len(cfg.Cluster.Members) > 0:
 		return requests, cfg, nil
 	case len(extra) == 0:
 		extra = []string{"localhost", "127.0.0.1", "::1"}
@@ -229,7 +229,7 @@ func (c *certsCommand) memberLines(made []certs.Holder, cfg server.Config) {
 // lines prints the lines of a zoo.cfg with the files of a directory.
 func (c *certsCommand) lines(dir string, cfg server.Config) {
 	at := func(name string) string { return filepath.Join(dir, name) }
-	several := len(cfg.Members) > 0
+	several := len(cfg.Cluster.Members) > 0
 	put := func(key, value string) { fmt.Fprintf(c.e.stdout, "%s=%s\n", key, value) }
 	if !cfg.ClientsSpeakTLS() {
 		put("secureClientPort", "2182")
@@ -252,7 +252,7 @@ func (c *certsCommand) lines(dir string, cfg server.Config) {
 		put("sslQuorum", "true")
 		put("peer.secretFile", at(certs.SecretFile))
 	}
-	if cfg.ClientAddr != "" || !several {
+	if cfg.Client.Addr != "" || !several {
 		fmt.Fprintln(c.e.stdout, "# Clients without TLS are served as long as there is a clientPort.")
 	}
 	if several {

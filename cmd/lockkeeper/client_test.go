@@ -24,8 +24,8 @@ func TestCommandsOverTLS(t *testing.T) {
 	}
 	at := func(name string) string { return filepath.Join(dir, name) }
 	s := cluster(t, func(cfg *server.Config) {
-		cfg.ClientTLS, cfg.HTTPTLS, cfg.HTTPAddr = zoocfg.TLSOnly, zoocfg.TLSOnly, "127.0.0.1:0"
-		cfg.TLS = secure.Settings{KeyStore: secure.Store{File: at("server.pem"), KeyFile: at("server.key")},
+		cfg.Client.TLS, cfg.HTTP.TLS, cfg.HTTP.Addr = zoocfg.TLSOnly, zoocfg.TLSOnly, "127.0.0.1:0"
+		cfg.TLS.Clients = secure.Settings{KeyStore: secure.Store{File: at("server.pem"), KeyFile: at("server.key")},
 			TrustStore: secure.Store{File: at("server.ca"), Type: secure.PEM}}
 	})
 	for _, c := range []struct{ ca, cert, key, want string }{

@@ -8,12 +8,17 @@ import (
 
 	"lockkeeper/recipes"
 	"lockkeeper/server"
+	"lockkeeper/server/zoocfg"
 )
 
 // TestHistoryAndSessions: the output of the two commands for a lock that was held and released.
 func TestHistoryAndSessions(t *testing.T) {
-	m, err := server.Start(server.Config{ClientAddr: "127.0.0.1:0", HTTPAddr: "127.0.0.1:0", DataDir: t.TempDir(),
-		TickTime: 500 * time.Millisecond})
+	m, err := server.Start(server.Config{
+		Client:   zoocfg.Client{Addr: "127.0.0.1:0"},
+		HTTP:     zoocfg.HTTP{Addr: "127.0.0.1:0"},
+		Data:     zoocfg.Data{Dir: t.TempDir()},
+		Sessions: zoocfg.Sessions{TickTime: 500 * time.Millisecond},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"lockkeeper/server"
+	"lockkeeper/server/zoocfg"
 )
 
 // digestOf runs lockkeeper digest with that standard input.
@@ -70,7 +71,12 @@ func TestDigest(t *testing.T) {
 // TestDigestMakesSuperUser: the printed line works as superDigest.
 func TestDigestMakesSuperUser(t *testing.T) {
 	id, _, _ := digestOf(t, "s:e c\u00e9t\n", "-algorithm", "SHA-256", "root")
-	cfg := server.Config{ClientAddr: "127.0.0.1:0", DataDir: t.TempDir(), Logger: slog.New(slog.DiscardHandler), DigestAlgorithm: "SHA-256", SuperDigest: strings.TrimSpace(id)}
+	cfg := server.Config{
+		Client: zoocfg.Client{Addr: "127.0.0.1:0"},
+		Data:   zoocfg.Data{Dir: t.TempDir()},
+		Logger: slog.New(slog.DiscardHandler),
+		Auth:   zoocfg.Auth{DigestAlgorithm: "SHA-256", SuperDigest: strings.TrimSpace(id)},
+	}
 	s, err := server.Start(cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 
 	"lockkeeper/server"
 	"lockkeeper/server/offline"
+	"lockkeeper/server/zoocfg"
 )
 
 // exportCommand writes ZooKeeper's files.
@@ -31,7 +32,11 @@ func (c *exportCommand) run(e env, args []string) error {
 	case len(args) == 2:
 		cfg, err = memberConfig(args[0])
 	case len(args) == 1 && c.snapshot != "":
-		cfg = server.Config{DataDir: filepath.Dir(c.snapshot), ClientAddr: "localhost:0", ID: 1}
+		cfg = server.Config{
+			Data:    zoocfg.Data{Dir: filepath.Dir(c.snapshot)},
+			Client:  zoocfg.Client{Addr: "localhost:0"},
+			Cluster: zoocfg.Cluster{ID: 1},
+		}
 	default:
 		return wrongUsage("it needs the zoo.cfg of the member, or the data directory of a server alone, and a new directory: " +
 			"lockkeeper export zoo.cfg DIR; with -snapshot the new directory is enough")

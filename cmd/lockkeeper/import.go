@@ -10,6 +10,7 @@ import (
 
 	"lockkeeper/server"
 	"lockkeeper/server/offline"
+	"lockkeeper/server/zoocfg"
 )
 
 // importCommand takes over the data of ZooKeeper without starting a member.
@@ -46,5 +47,5 @@ func memberConfig(path string) (server.Config, error) {
 	if _, err := os.Stat(filepath.Join(path, "myid")); err == nil {
 		return server.Config{}, fmt.Errorf("%s is of a member of a cluster, whose other members nobody knows from it: name its zoo.cfg", path)
 	}
-	return server.Config{DataDir: path, ClientAddr: "localhost:0"}, nil
+	return server.Config{Data: zoocfg.Data{Dir: path}, Client: zoocfg.Client{Addr: "localhost:0"}}, nil
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"lockkeeper/server"
+	"lockkeeper/server/zoocfg"
 	"lockkeeper/wire"
 	"lockkeeper/zkdata"
 )
@@ -64,7 +65,11 @@ func TestImportCommand(t *testing.T) {
 		}
 	}
 	says(t, exitFailed, []string{back, "not empty"}, "export", dir, back)
-	s, err := server.Start(server.Config{DataDir: dir, ClientAddr: "127.0.0.1:0", Logger: slog.New(slog.DiscardHandler)})
+	s, err := server.Start(server.Config{
+		Data:   zoocfg.Data{Dir: dir},
+		Client: zoocfg.Client{Addr: "127.0.0.1:0"},
+		Logger: slog.New(slog.DiscardHandler),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -47,7 +47,7 @@ func (c *inspectCommand) run(e env, args []string) error {
 	}
 	dir, logDir := filepath.Clean(args[0]), ""
 	if cfg, err := server.LoadConfig(args[0], zoocfg.AllowUnknownKeys); err == nil { // a zoo.cfg
-		dir, logDir = cfg.DataDir, cfg.DataLogDir
+		dir, logDir = cfg.Data.Dir, cfg.Data.LogDir
 	}
 	progress := newProgress(e, "read")
 	in, sig := untilSignal(e, signalRepeat, func(ctx context.Context) inspected {

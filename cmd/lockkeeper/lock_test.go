@@ -23,6 +23,7 @@ import (
 	"lockkeeper/internal/freeport"
 	"lockkeeper/recipes"
 	"lockkeeper/server"
+	"lockkeeper/server/zoocfg"
 	"lockkeeper/session/sasl"
 )
 
@@ -32,7 +33,11 @@ const patience = 20 * time.Second
 // a second.
 func cluster(t *testing.T, change func(*server.Config)) *server.Server {
 	t.Helper()
-	cfg := server.Config{ClientAddr: "127.0.0.1:0", DataDir: t.TempDir(), TickTime: 500 * time.Millisecond, FourLetterWords: []string{"cons"}}
+	cfg := server.Config{
+		Client:   zoocfg.Client{Addr: "127.0.0.1:0", FourLetterWords: []string{"cons"}},
+		Data:     zoocfg.Data{Dir: t.TempDir()},
+		Sessions: zoocfg.Sessions{TickTime: 500 * time.Millisecond},
+	}
 	if change != nil {
 		change(&cfg)
 	}
@@ -224,7 +229,10 @@ func TestLockHandsSignalsOn(t *testing.T) {
 func TestSignalWithTheGrant(t *testing.T) {
 	for _, again := range []bool{false, true} {
 		s := cluster(t, nil)
-		session, err := recipes.Connect(recipes.Config{Servers: []string{s.ClientAddr().String()}, SessionTimeout: time.Minute})
+		session, err := recipes.Connect(recipes.Config{
+			Servers:        []string{s.ClientAddr().String()},
+			SessionTimeout: time.Minute,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -365,7 +373,7 @@ func TestUnreachable(t *testing.T) {
 	addr := fmt.Sprintf("127.0.0.1:%d", ports[0])
 	p := start(t, "", "lock", "-servers", addr, "/l", "echo", "ran")
 	await(t, "the message", func() bool { return strings.Contains(p.stderr.String(), "connection refused; still trying\n") })
-	cluster(t, func(cfg *server.Config) { cfg.ClientAddr = addr })
+	cluster(t, func(cfg *server.Config) { cfg.Client.Addr = addr })
 	if status, lines := p.wait(); status != 0 || len(lines) != 1 || lines[0] != "ran" {
 		t.Errorf("after the cluster's start: %d %q %s", status, lines, p.stderr.String())
 	}
@@ -393,7 +401,7 @@ func TestElect(t *testing.T) {
 func TestElectAgain(t *testing.T) {
 	dir := t.TempDir()
 	var addr string
-	s := cluster(t, func(c *server.Config) { c.DataDir = dir })
+	s := cluster(t, func(c *server.Config) { c.Data.Dir = dir })
 	addr = s.ClientAddr().String()
 	p := start(t, "", "elect", "-session", "1s", "/e", "sh", "-c", `echo runs; while :; do sleep 0.02; done`)
 	p.line()
@@ -401,7 +409,7 @@ func TestElectAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	await(t, "the loss", func() bool { return exec.Command("pgrep", "-P", strconv.Itoa(p.Process.Pid)).Run() != nil })
-	cluster(t, func(c *server.Config) { c.DataDir, c.ClientAddr = dir, addr })
+	cluster(t, func(c *server.Config) { c.Data.Dir, c.Client.Addr = dir, addr })
 	if l := p.line(); l != "runs" {
 		t.Errorf("it says %q", l)
 	}
@@ -491,7 +499,7 @@ func TestLocksSinceWhen(t *testing.T) {
 // TestFenceOfExportedPath: a script that passes the exported path and token to /fence gets the
 // right answer, also of a semaphore and of readers.
 func TestFenceOfExportedPath(t *testing.T) {
-	s := cluster(t, func(c *server.Config) { c.HTTPAddr = "127.0.0.1:0" })
+	s := cluster(t, func(c *server.Config) { c.HTTP.Addr = "127.0.0.1:0" })
 	const script = `echo "$LOCKKEEPER_LOCK $LOCKKEEPER_TOKEN"; exec sleep 60`
 	for _, args := range [][]string{{"/m"}, {"-n", "2", "/s"}, {"-n", "2", "/s"}, {"-shared", "/rw"}} {
 		p := start(t, "", append(append([]string{"lock"}, args...), "--", "sh", "-c", script)...)
@@ -634,7 +642,10 @@ func TestIdentity(t *testing.T) {
 // TestIdentityIsShown: lock, elect and locks work where only one identity may do anything.
 func TestIdentityIsShown(t *testing.T) {
 	s := cluster(t, nil)
-	owner, err := recipes.Connect(recipes.Config{Servers: []string{s.ClientAddr().String()}, Auth: []recipes.Auth{{Scheme: "digest", Secret: []byte("me:pw")}}})
+	owner, err := recipes.Connect(recipes.Config{
+		Servers: []string{s.ClientAddr().String()},
+		Auth:    []recipes.Auth{{Scheme: "digest", Secret: []byte("me:pw")}},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -792,8 +803,8 @@ func TestIdentityWarnings(t *testing.T) {
 // TestSASLLogin: the commands work where nobody is served who has not logged in with SASL.
 func TestSASLLogin(t *testing.T) {
 	cluster(t, func(c *server.Config) {
-		c.SASLUsers = sasl.Users{"me": sasl.NewHA1("me", "p:w")}
-		c.RequiredSchemes = []string{"sasl"}
+		c.Auth.SASLUsers = sasl.Users{"me": sasl.NewHA1("me", "p:w")}
+		c.Auth.RequiredSchemes = []string{"sasl"}
 	})
 	for auth, want := range map[string]string{
 		"sasl:me:p:w": "",

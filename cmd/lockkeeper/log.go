@@ -20,7 +20,7 @@ func (c *logCommand) run(e env, args []string) (err error) {
 	if len(args) == 0 || args[0] != "convert" {
 		return wrongUsage("it can convert: lockkeeper log convert")
 	}
-	cfg := server.Config{DataDir: c.dataDir}
+	cfg := server.Config{Data: zoocfg.Data{Dir: c.dataDir}}
 	if len(args) == 2 {
 		if c.to != "" || c.dataDir != "" {
 			return wrongUsage("-to and -data-dir are for a member without a file; set logStore and dataDir in %s", args[1])

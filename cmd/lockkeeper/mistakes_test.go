@@ -35,12 +35,14 @@ func startMistaken(t *testing.T) (ports map[string]string, certs string) {
 	}
 	member := func(file string) string { return filepath.Join(certs, "member", file) }
 	for _, cfg := range []server.Config{
-		{ClientAddr: ports["plain"], SecureClientAddr: ports["secure"], HTTPAddr: ports["https"], HTTPTLS: zoocfg.TLSOnly, TLS: secure.Settings{
-			KeyStore:   secure.Store{File: member("tls.pem"), Type: secure.PEM},
-			TrustStore: secure.Store{File: member("ca.pem"), Type: secure.PEM}}},
-		{ClientAddr: ports["login"], HTTPAddr: ports["http"], SASLUsers: sasl.Users{"bob": sasl.NewHA1("bob", "secret")}, RequiredSchemes: []string{"sasl"}},
+		{Client: zoocfg.Client{Addr: ports["plain"], SecureAddr: ports["secure"]}, HTTP: zoocfg.HTTP{Addr: ports["https"], TLS: zoocfg.TLSOnly},
+			TLS: zoocfg.TLS{Clients: secure.Settings{
+				KeyStore:   secure.Store{File: member("tls.pem"), Type: secure.PEM},
+				TrustStore: secure.Store{File: member("ca.pem"), Type: secure.PEM}}}},
+		{Client: zoocfg.Client{Addr: ports["login"]}, HTTP: zoocfg.HTTP{Addr: ports["http"]},
+			Auth: zoocfg.Auth{SASLUsers: sasl.Users{"bob": sasl.NewHA1("bob", "secret")}, RequiredSchemes: []string{"sasl"}}},
 	} {
-		cfg.DataDir = t.TempDir()
+		cfg.Data.Dir = t.TempDir()
 		s, err := server.Start(cfg)
 		if err != nil {
 			t.Fatal(err)

@@ -53,7 +53,7 @@ func expect(t *testing.T, args string, status int, stdout, stderr string) {
 }
 
 func TestNodeCommands(t *testing.T) {
-	cluster(t, func(c *server.Config) { c.ExtendedTypes = true })
+	cluster(t, func(c *server.Config) { c.Reap.ExtendedTypes = true })
 	expect(t, "get /a", exitNoNode, "", "/a does not exist")
 	expect(t, "create /a one", exitOK, "/a\n", "")
 	expect(t, "create /a one", exitNodeExists, "", "/a exists already")

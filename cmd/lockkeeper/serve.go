@@ -135,10 +135,10 @@ func (c *serveCommand) run(e env, args []string) error {
 	cfg.Logger = slog.New(c.logHandler(e.stderr, level))
 	cfg.Logger.Debug("timers may be late", "slack", timerSlack())
 	if file := os.Getenv(testClockEnv); file != "" {
-		cfg.Now = testClock(file)
+		cfg.Machine.Now = testClock(file)
 	}
 	if file := os.Getenv(testSuspendsEnv); file != "" {
-		cfg.Clock = testSuspends(file)
+		cfg.Machine.Clock = testSuspends(file)
 	}
 	tell := func(state string) {
 		if err := notify(state); err != nil {
@@ -152,11 +152,11 @@ func (c *serveCommand) run(e env, args []string) error {
 			fmt.Fprintf(e.stderr, "lockkeeper: not started: stopped by a signal (%v) before clients could connect\n", sig)
 			return nil
 		}
-		if err != nil && (cfg.DiskFullStops == 0 || !errors.Is(err, datadir.ErrDiskFull)) {
+		if err != nil && (cfg.Data.DiskFullStops == 0 || !errors.Is(err, datadir.ErrDiskFull)) {
 			return startError(e, err)
 		}
 		if err == nil {
-			fmt.Fprintln(e.stdout, startupLine(s.ClientAddr(), cfg.DataDir))
+			fmt.Fprintln(e.stdout, startupLine(s.ClientAddr(), cfg.Data.Dir))
 			stopTelling := tellReadiness(s, tell)
 			select {
 			case <-s.Failed():
@@ -179,7 +179,7 @@ func (c *serveCommand) run(e env, args []string) error {
 				return exitStatus(exitFailed)
 			}
 		}
-		cfg.DiskFullStops++
+		cfg.Data.DiskFullStops++
 		tell("STATUS=disk full: waits for room")
 		_, sig = untilSignal(e, signalRepeat, func(ctx context.Context) error {
 			return datadir.AwaitRoom(ctx, cfg) // fails only when ctx ends
@@ -295,7 +295,10 @@ func (c *serveCommand) config(e env, args []string) (cfg server.Config, level sl
 		return cfg, level, wrongUsage("-myid is for a start with a file that has server.N lines")
 	}
 	if len(args) == 0 {
-		cfg = server.Config{ClientAddr: c.clientAddr, DataDir: cmp.Or(c.dataDir, zoocfg.DefaultDataDir)}
+		cfg = server.Config{
+			Client: zoocfg.Client{Addr: c.clientAddr},
+			Data:   zoocfg.Data{Dir: cmp.Or(c.dataDir, zoocfg.DefaultDataDir)},
+		}
 	} else {
 		var options []zoocfg.Option
 		if c.allowUnknown {
@@ -314,13 +317,13 @@ func (c *serveCommand) config(e env, args []string) (cfg server.Config, level sl
 		}
 	}
 	for _, id := range c.without {
-		if id == int(cfg.ID) || !slices.ContainsFunc(cfg.Members, func(m zoocfg.Member) bool { return int(m.ID) == id }) {
+		if id == int(cfg.Cluster.ID) || !slices.ContainsFunc(cfg.Cluster.Members, func(m zoocfg.Member) bool { return int(m.ID) == id }) {
 			return cfg, level, wrongUsage("-without %d: it must name other members of the cluster", id)
 		}
 	}
-	cfg.Without = c.without
-	cfg.IgnoreZooKeeperData = c.ignoreZooKeeper
-	cfg.Import = cfg.Import || c.imports
+	cfg.Cluster.Without = c.without
+	cfg.Data.IgnoreZooKeeper = c.ignoreZooKeeper
+	cfg.Data.Import = cfg.Data.Import || c.imports
 	return cfg, level, nil
 }
 

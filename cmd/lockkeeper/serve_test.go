@@ -12,11 +12,16 @@ import (
 	"time"
 
 	"lockkeeper/server"
+	"lockkeeper/server/zoocfg"
 )
 
 // A signal ends a start that waits for the data directory at once, and the command says so.
 func TestSignalEndsAStartThatWaits(t *testing.T) {
-	cfg := server.Config{ClientAddr: "127.0.0.1:0", DataDir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)}
+	cfg := server.Config{
+		Client: zoocfg.Client{Addr: "127.0.0.1:0"},
+		Data:   zoocfg.Data{Dir: t.TempDir()},
+		Logger: slog.New(slog.DiscardHandler),
+	}
 	holder, err := server.Start(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -27,7 +32,7 @@ func TestSignalEndsAStartThatWaits(t *testing.T) {
 	signals := make(chan os.Signal, 1)
 	status := make(chan int, 1)
 	go func() {
-		status <- run([]string{"serve", "-client-address", "127.0.0.1:0", "-data-dir", cfg.DataDir}, env{&stdout, stderr, signals})
+		status <- run([]string{"serve", "-client-address", "127.0.0.1:0", "-data-dir", cfg.Data.Dir}, env{&stdout, stderr, signals})
 		stderr.Close()
 	}()
 	var text strings.Builder

@@ -19,8 +19,8 @@ import (
 // file behind.
 func TestSnapshotCommand(t *testing.T) {
 	s := cluster(t, func(c *server.Config) {
-		c.HTTPAddr, c.SnapshotInterval = "127.0.0.1:0", time.Millisecond
-		c.SuperDigest = "super:D/InIHSb7yEEbrWz8b9l71RjZJU="
+		c.HTTP.Addr, c.HTTP.SnapshotInterval = "127.0.0.1:0", time.Millisecond
+		c.Auth.SuperDigest = "super:D/InIHSb7yEEbrWz8b9l71RjZJU="
 	})
 	await(t, "the member to serve", s.Serving)
 	client := newTestClient(t, s)

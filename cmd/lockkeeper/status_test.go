@@ -16,6 +16,7 @@ import (
 	"lockkeeper/internal/freeport"
 	"lockkeeper/server"
 	"lockkeeper/server/ops"
+	"lockkeeper/server/zoocfg"
 )
 
 var worldACL = zk.WorldACL(zk.PermAll)
@@ -68,8 +69,12 @@ func TestStatusOfACluster(t *testing.T) {
 	}
 	var running []*server.Server
 	for i := range n {
-		s, err := server.Start(server.Config{ID: uint8(i + 1), Members: all, ClientAddr: all[i].ClientAddr, DataDir: t.TempDir(),
-			TickTime: 500 * time.Millisecond})
+		s, err := server.Start(server.Config{
+			Cluster:  zoocfg.Cluster{ID: uint8(i + 1), Members: all},
+			Client:   zoocfg.Client{Addr: all[i].ClientAddr},
+			Data:     zoocfg.Data{Dir: t.TempDir()},
+			Sessions: zoocfg.Sessions{TickTime: 500 * time.Millisecond},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -222,8 +227,12 @@ func TestStatusMayStop(t *testing.T) {
 	}
 	var running []*server.Server
 	for i := range 3 {
-		s, err := server.Start(server.Config{ID: uint8(i + 1), Members: all, ClientAddr: all[i].ClientAddr, DataDir: t.TempDir(),
-			TickTime: 500 * time.Millisecond})
+		s, err := server.Start(server.Config{
+			Cluster:  zoocfg.Cluster{ID: uint8(i + 1), Members: all},
+			Client:   zoocfg.Client{Addr: all[i].ClientAddr},
+			Data:     zoocfg.Data{Dir: t.TempDir()},
+			Sessions: zoocfg.Sessions{TickTime: 500 * time.Millisecond},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

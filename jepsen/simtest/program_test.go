@@ -41,43 +41,39 @@ func startProgram(m *member, disk *simdisk.Disk, without ...int) (*program, erro
 		m.c.journal.printf("m%d %s", m.id, what)
 		m.c.repaired.Add(1)
 	}
+	shape := m.c.shape
 	cfg := server.Config{
-		ClientAddr: m.clientAddr(),
-		TickTime:   m.c.shape.tick,
-		SnapCount:  m.c.shape.snapCount,
-		// Members that were away are to need snapshots.
-		TrailingEntries: m.c.shape.trailing,
-		ID:              m.id,
-		Logger:          m.c.journal.logger(fmt.Sprintf("m%d", m.id)),
-		Listen:          host.Listen,
-		Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
-			return host.Dial(ctx, network, m.c.leads(addr))
-		},
-		AnyPeerAddr:    m.c.shape.anyPeerAddr,
-		Stores:         &stores,
-		Now:            m.now,
-		Clock:          m.machine.clock(),
-		Yield:          m.machine.yield,
-		ObserveRaft:    stable.observe,
-		ExtendedTypes:  true,
-		ReapInterval:   time.Second,
-		PeerSecretFile: m.c.shape.secretFile,
-		MaxMemory:      1 << 30, // not what this machine has
-		Lost:           m.aside,
-		Without:        without,
+		Logger:    m.c.journal.logger(fmt.Sprintf("m%d", m.id)),
+		MaxMemory: 1 << 30, // whatever this machine has
 	}
-	cfg.Members = m.c.lines()
+	cfg.Client.Addr = m.clientAddr()
+	cfg.Sessions.TickTime = shape.tick
+	cfg.Data.SnapCount = shape.snapCount
+	cfg.Reap.ExtendedTypes, cfg.Reap.Interval = true, time.Second
+
+	cfg.Cluster.ID, cfg.Cluster.Without = m.id, without
+	cfg.Cluster.AnyPeerAddr, cfg.Cluster.SecretFile = shape.anyPeerAddr, shape.secretFile
+
+	cfg.Machine.Listen = host.Listen
+	cfg.Machine.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		return host.Dial(ctx, network, m.c.leads(addr))
+	}
+	cfg.Machine.Stores, cfg.Machine.Lost = &stores, m.aside
+	cfg.Machine.TrailingEntries = shape.trailing // members that were away are to need snapshots
+	cfg.Machine.Now, cfg.Machine.Clock, cfg.Machine.Yield = m.now, m.machine.clock(), m.machine.yield
+	cfg.Machine.ObserveRaft = stable.observe
+	cfg.Cluster.Members = m.c.lines()
 	if m.file != nil {
-		cfg.Members = m.file
+		cfg.Cluster.Members = m.file
 	}
 	if m.alone {
-		cfg.Members = nil
+		cfg.Cluster.Members = nil
 	}
 	if m.c.shape.changes {
-		cfg.Reconfig, cfg.SuperDigest = true, superDigest
+		cfg.Cluster.Reconfig, cfg.Auth.SuperDigest = true, superDigest
 	}
 	if m == m.c.spare {
-		cfg.Members = append(cfg.Members, m.line(true))
+		cfg.Cluster.Members = append(cfg.Cluster.Members, m.line(true))
 	}
 	s, err := server.Start(cfg)
 	if err != nil {

@@ -127,17 +127,17 @@ func (s *stage) start(i int) {
 	if err != nil {
 		s.t.Errorf("the disk of member %d: %v", i+1, err)
 	}
-	cfg := server.Config{
-		ClientAddr: s.host(i) + ":2181", TickTime: 2 * time.Second, SnapCount: 300, ID: uint8(i + 1),
-		Listen: host.Listen, Dial: host.Dial,
-		Stores: &stores,
-		Logger: slog.New(slog.DiscardHandler),
-	}
+	cfg := server.Config{Logger: slog.New(slog.DiscardHandler)}
+	cfg.Client.Addr = s.host(i) + ":2181"
+	cfg.Sessions.TickTime = 2 * time.Second
+	cfg.Data.SnapCount = 300
+	cfg.Cluster.ID = uint8(i + 1)
+	cfg.Machine.Listen, cfg.Machine.Dial, cfg.Machine.Stores = host.Listen, host.Dial, &stores
 	if os.Getenv("LOG") != "" {
 		cfg.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil)).With("at", i+1)
 	}
 	for o := range s.members {
-		cfg.Members = append(cfg.Members, server.Member{ID: uint8(o + 1), Host: s.host(o), PeerPort: 2888,
+		cfg.Cluster.Members = append(cfg.Cluster.Members, server.Member{ID: uint8(o + 1), Host: s.host(o), PeerPort: 2888,
 			ElectionPort: 3888})
 	}
 	m, err := server.Start(cfg)

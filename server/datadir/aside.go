@@ -23,7 +23,7 @@ const asidePrefix = "aside-"
 // MayReplaceDisk reports whether a member of a cluster that fails to start, or to go on, with err
 // sets its files aside and starts as one that has lost its disk: the others have the data.
 func MayReplaceDisk(cfg *zoocfg.Config, err error) bool {
-	return !cfg.KeepDisks && !cfg.Standalone() && cfg.Stores == nil &&
+	return !cfg.Data.KeepDisks && !cfg.Standalone() && cfg.Machine.Stores == nil &&
 		(errors.Is(err, store.ErrDamaged) || errors.Is(err, store.ErrOutdated))
 }
 
@@ -36,11 +36,11 @@ func SetAside(ctx context.Context, cfg *zoocfg.Config, now time.Time) (moved []s
 	}
 	defer dirs.Close()
 	name := asidePrefix + now.UTC().Format("20060102T150405Z")
-	for n := 2; Exists(filepath.Join(cfg.DataDir, name)) || Exists(filepath.Join(cfg.DataLogDir, name)); n++ {
+	for n := 2; Exists(filepath.Join(cfg.Data.Dir, name)) || Exists(filepath.Join(cfg.Data.LogDir, name)); n++ {
 		name = fmt.Sprintf("%s%s-%d", asidePrefix, now.UTC().Format("20060102T150405Z"), n)
 	}
 	for _, f := range []struct{ dir, file string }{
-		{cfg.DataDir, SnapshotsDir}, {cfg.DataLogDir, SegmentsDir}, {cfg.DataLogDir, LogFile},
+		{cfg.Data.Dir, SnapshotsDir}, {cfg.Data.LogDir, SegmentsDir}, {cfg.Data.LogDir, LogFile},
 	} {
 		from, to := filepath.Join(f.dir, f.file), filepath.Join(f.dir, name, f.file)
 		if _, err := os.Lstat(from); errors.Is(err, fs.ErrNotExist) {
@@ -64,7 +64,7 @@ func SetAside(ctx context.Context, cfg *zoocfg.Config, now time.Time) (moved []s
 
 // HasAside reports whether files have been set aside in the data directories of a member.
 func HasAside(cfg *zoocfg.Config) bool {
-	for _, dir := range []string{cfg.DataDir, cfg.DataLogDir} {
+	for _, dir := range []string{cfg.Data.Dir, cfg.Data.LogDir} {
 		files, _ := os.ReadDir(dir) // of one that is missing nothing is there
 		if slices.ContainsFunc(files, func(f fs.DirEntry) bool { return strings.HasPrefix(f.Name(), asidePrefix) }) {
 			return true

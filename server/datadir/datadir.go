@@ -20,7 +20,7 @@ import (
 // Files in the data directories. Package quorum has raft.db, raft.wal/ and snapshots/ there.
 const (
 	lockFile       = "lockkeeper.lock" // locked while a member runs; empty, and never removed
-	InitializeFile = "initialize"      // see Config.MustHoldData
+	InitializeFile = "initialize"      // see Data.MustHoldData
 	LogFile        = "raft.db"
 	SegmentsDir    = "raft.wal"
 	SnapshotsDir   = "snapshots"
@@ -53,14 +53,14 @@ func Open(ctx context.Context, cfg *zoocfg.Config) (*Dirs, error) {
 // writeMyID writes the file myid of a member that got its number from the command line, so that the
 // commands that read its directory later know it, too.
 func writeMyID(cfg *zoocfg.Config) error {
-	if !cfg.WriteMyID {
+	if !cfg.Cluster.WriteMyID {
 		return nil
 	}
-	name := filepath.Join(cfg.DataDir, "myid")
+	name := filepath.Join(cfg.Data.Dir, "myid")
 	tmp := name + ".tmp"
-	err := errors.Join(os.WriteFile(tmp, []byte(strconv.Itoa(int(cfg.ID))+"\n"), 0o600), os.Rename(tmp, name))
+	err := errors.Join(os.WriteFile(tmp, []byte(strconv.Itoa(int(cfg.Cluster.ID))+"\n"), 0o600), os.Rename(tmp, name))
 	if err == nil {
-		err = store.SyncDir(cfg.DataDir)
+		err = store.SyncDir(cfg.Data.Dir)
 	}
 	if err != nil {
 		return fmt.Errorf("server: write %s: %w", name, err)
@@ -76,8 +76,8 @@ func Lock(ctx context.Context, cfg *zoocfg.Config) (_ *Dirs, err error) {
 			d.Close()
 		}
 	}()
-	for _, dir := range []struct{ key, path string }{{"dataDir", cfg.DataDir}, {"dataLogDir", cfg.DataLogDir}} {
-		if dir.key == "dataLogDir" && dir.path == cfg.DataDir {
+	for _, dir := range []struct{ key, path string }{{"dataDir", cfg.Data.Dir}, {"dataLogDir", cfg.Data.LogDir}} {
+		if dir.key == "dataLogDir" && dir.path == cfg.Data.Dir {
 			continue
 		}
 		if err := d.open(ctx, cfg, dir.key, dir.path); err != nil {
@@ -93,7 +93,7 @@ func (d *Dirs) open(ctx context.Context, cfg *zoocfg.Config, key, path string) e
 		f.Err = err
 		return f
 	}
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) && cfg.MustExist {
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) && cfg.Data.MustExist {
 		return fault(err, "%s does not exist, and datadir.autocreate=false forbids to create it", path)
 	}
 	if err := MakeAll(path, store.SyncDir); err != nil {
@@ -176,7 +176,7 @@ func (d *Dirs) Close() {
 // checkData refuses directories that are empty although they must hold data, and those that hold
 // data of ZooKeeper.
 func checkData(cfg *zoocfg.Config) error {
-	log := filepath.Join(cfg.DataLogDir, LogFile)
+	log := filepath.Join(cfg.Data.LogDir, LogFile)
 	switch _, err := os.Stat(log); {
 	case err == nil:
 		return nil
@@ -192,15 +192,15 @@ func checkData(cfg *zoocfg.Config) error {
 	if err := CheckZooKeeperData(cfg); err != nil {
 		return err
 	}
-	if cfg.Import {
+	if cfg.Data.Import {
 		return nil // which fails without data
 	}
-	if !cfg.MustHoldData {
+	if !cfg.Data.MustHoldData {
 		return nil
 	}
 	// As in ZooKeeper, a member that has lost its disk must not come back empty and vote as if it
 	// had never voted. The file of the operator allows one start.
-	init := filepath.Join(cfg.DataDir, InitializeFile)
+	init := filepath.Join(cfg.Data.Dir, InitializeFile)
 	if err := os.Remove(init); err != nil {
 		f := cfg.Fault("db.autocreate", "is false, and %s does not exist: if this member is new, create the file %s",
 			log, init)
@@ -213,17 +213,17 @@ func checkData(cfg *zoocfg.Config) error {
 // CheckLostLog refuses directories that have snapshots and no log: the votes of the member were in
 // the log, too.
 func CheckLostLog(cfg *zoocfg.Config) error {
-	log := filepath.Join(cfg.DataLogDir, LogFile)
+	log := filepath.Join(cfg.Data.LogDir, LogFile)
 	if _, err := os.Stat(log); !errors.Is(err, fs.ErrNotExist) {
 		if err != nil {
 			return fmt.Errorf("server: %w", err)
 		}
 		return nil
 	}
-	if list, err := os.ReadDir(filepath.Join(cfg.DataDir, SnapshotsDir)); err == nil && len(list) > 0 {
+	if list, err := os.ReadDir(filepath.Join(cfg.Data.Dir, SnapshotsDir)); err == nil && len(list) > 0 {
 		f := cfg.Fault("dataLogDir",
 			"%s is missing although %s has snapshots: a member that has lost its log must not go on (was dataLogDir changed?)",
-			log, cfg.DataDir)
+			log, cfg.Data.Dir)
 		f.Err = store.ErrDamaged
 		return f
 	}
@@ -233,7 +233,7 @@ func CheckLostLog(cfg *zoocfg.Config) error {
 // CheckZooKeeperData refuses to start empty beside data of ZooKeeper, unless the configuration says
 // that it is to be ignored: an operator may expect to find that data again.
 func CheckZooKeeperData(cfg *zoocfg.Config) error {
-	for _, dir := range []struct{ key, path string }{{"dataDir", cfg.DataDir}, {"dataLogDir", cfg.DataLogDir}} {
+	for _, dir := range []struct{ key, path string }{{"dataDir", cfg.Data.Dir}, {"dataLogDir", cfg.Data.LogDir}} {
 		found := filepath.Join(dir.path, ZooKeeperDir)
 		files, err := os.ReadDir(found)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
@@ -242,10 +242,10 @@ func CheckZooKeeperData(cfg *zoocfg.Config) error {
 		if !slices.ContainsFunc(files, isZooKeeperData) {
 			continue
 		}
-		if cfg.Import {
+		if cfg.Data.Import {
 			return nil
 		}
-		if !cfg.IgnoreZooKeeperData {
+		if !cfg.Data.IgnoreZooKeeper {
 			return cfg.Fault(dir.key, "%s has data of ZooKeeper, and this member has none yet: stop ZooKeeper on all hosts, then "+
 				"'lockkeeper serve -import' (or 'lockkeeper import' before) takes over what is there, with its sessions. If the data "+
 				"is not needed, start it once with -ignore-zookeeper-data", found)
@@ -302,7 +302,7 @@ func Advice(cfg *zoocfg.Config, err error) error {
 
 // rebuildAdvice is how a member with damaged files comes back.
 func rebuildAdvice(cfg *zoocfg.Config) string {
-	logs, snaps := logFiles(cfg), filepath.Join(cfg.DataDir, SnapshotsDir)
+	logs, snaps := logFiles(cfg), filepath.Join(cfg.Data.Dir, SnapshotsDir)
 	if cfg.Standalone() {
 		return fmt.Sprintf("This member is alone, so nobody else has its data: put back a backup of %s and %s "+
 			"(docs/operations.md, \"Damaged files\").", strings.Join(logs, ", "), snaps)
@@ -313,13 +313,13 @@ cluster runs without it:
   2. move %s and %s away
   3. start this member; lockkeeper cluster add ITS-SERVER-LINE -servers ANOTHER-MEMBER
 (docs/operations.md, "Damaged files")`,
-		cfg.ID, cfg.ID, strings.Join(logs, ", "), snaps)
+		cfg.Cluster.ID, cfg.Cluster.ID, strings.Join(logs, ", "), snaps)
 }
 
 // logFiles are the files and directories of the log, with the term and the vote, that are there.
 func logFiles(cfg *zoocfg.Config) []string {
-	names := []string{filepath.Join(cfg.DataLogDir, LogFile)}
-	segments := filepath.Join(cfg.DataLogDir, SegmentsDir)
+	names := []string{filepath.Join(cfg.Data.LogDir, LogFile)}
+	segments := filepath.Join(cfg.Data.LogDir, SegmentsDir)
 	if _, err := os.Stat(segments); err == nil {
 		names = append(names, segments)
 	}

@@ -36,14 +36,14 @@ func AwaitRoom(ctx context.Context, cfg zoocfg.Config) error {
 	defer ticker.Stop()
 	var logged time.Time
 	for {
-		err := probeRoom(cfg.DataLogDir)
+		err := probeRoom(cfg.Data.LogDir)
 		if err == nil {
 			cfg.Logger.Info("the disk has room again, this member starts",
-				"dir", cfg.DataLogDir, "waited", time.Since(from).Round(time.Second))
+				"dir", cfg.Data.LogDir, "waited", time.Since(from).Round(time.Second))
 			return nil
 		}
 		if time.Since(logged) >= roomLogPeriod {
-			logRoom(cfg.Logger, cfg.DataLogDir, err)
+			logRoom(cfg.Logger, cfg.Data.LogDir, err)
 			logged = time.Now()
 		}
 		select {

@@ -41,7 +41,7 @@ func CheckFiles(cfg zoocfg.Config) error {
 	if cfg.Standalone() {
 		return faults.Err()
 	}
-	if path := cfg.PeerSecretFile; path != "" {
+	if path := cfg.Cluster.SecretFile; path != "" {
 		if _, _, err := secure.ReadSecrets(path); err != nil {
 			add(cfg.Fault("peer.secretFile", "%s: %v", path, err))
 		}

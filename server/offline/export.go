@@ -59,7 +59,7 @@ func Export(ctx context.Context, cfg zoocfg.Config, snapshot, dir string) (e Exp
 	state, left := zkdata.FromStore(store)
 	e.Zxid, e.Nodes, e.Sessions, e.Left = state.Zxid, state.Len(), len(state.Sessions), left
 	e.Epoch = max(e.Epoch, uint64(state.Zxid)>>32)
-	if err := writeExport(dir, state, e.Epoch, cfg.ID); err != nil {
+	if err := writeExport(dir, state, e.Epoch, cfg.Cluster.ID); err != nil {
 		return e, fmt.Errorf("server: export: %w", err)
 	}
 	return e, nil
@@ -92,7 +92,7 @@ func stoppedState(ctx context.Context, cfg *zoocfg.Config) (state *znode.Store, 
 
 // withStopped opens the stores of a member that does not run, as a start of it does.
 func withStopped(ctx context.Context, cfg *zoocfg.Config, do func(store.Stores) error) error {
-	if _, err := os.Stat(filepath.Join(cfg.DataLogDir, datadir.LogFile)); err != nil {
+	if _, err := os.Stat(filepath.Join(cfg.Data.LogDir, datadir.LogFile)); err != nil {
 		return cfg.Fault("dataDir", "there are no data of lockkeeper: %v", err)
 	}
 	dirs, err := datadir.Open(ctx, cfg)
@@ -100,7 +100,7 @@ func withStopped(ctx context.Context, cfg *zoocfg.Config, do func(store.Stores) 
 		return err
 	}
 	defer dirs.Close()
-	stores, err := store.Open(cfg.DataDir, cfg.DataLogDir, cfg.LogStore)
+	stores, err := store.Open(cfg.Data.Dir, cfg.Data.LogDir, cfg.Data.LogStore)
 	if err != nil {
 		return err
 	}

@@ -39,7 +39,7 @@ func Import(ctx context.Context, cfg zoocfg.Config, o ImportOptions) error {
 		return err
 	}
 	cfg = cfg.WithDefaults()
-	cfg.Import = true
+	cfg.Data.Import = true
 	dirs, err := datadir.Open(ctx, &cfg)
 	if err != nil {
 		return err
@@ -48,7 +48,7 @@ func Import(ctx context.Context, cfg zoocfg.Config, o ImportOptions) error {
 	if stores, found, err := ownStores(&cfg); err != nil {
 		return err
 	} else if found {
-		return errors.Join(cfg.Fault("dataDir", "%s has data of lockkeeper already: nothing is to be imported", cfg.DataDir), stores.Close())
+		return errors.Join(cfg.Fault("dataDir", "%s has data of lockkeeper already: nothing is to be imported", cfg.Data.Dir), stores.Close())
 	}
 	return importZooKeeper(ctx, &cfg, o)
 }
@@ -56,10 +56,10 @@ func Import(ctx context.Context, cfg zoocfg.Config, o ImportOptions) error {
 // ownStores opens the stores of a member that has data; found is false if it has none, or half an
 // import.
 func ownStores(cfg *zoocfg.Config) (stores store.Stores, found bool, err error) {
-	if _, err := os.Stat(filepath.Join(cfg.DataLogDir, datadir.LogFile)); err != nil {
+	if _, err := os.Stat(filepath.Join(cfg.Data.LogDir, datadir.LogFile)); err != nil {
 		return stores, false, nil
 	}
-	if stores, err = store.Open(cfg.DataDir, cfg.DataLogDir, cfg.LogStore); err == nil && quorum.Importable(&stores) {
+	if stores, err = store.Open(cfg.Data.Dir, cfg.Data.LogDir, cfg.Data.LogStore); err == nil && quorum.Importable(&stores) {
 		return stores, false, stores.Close()
 	}
 	return stores, err == nil, err
@@ -68,7 +68,7 @@ func ownStores(cfg *zoocfg.Config) (stores store.Stores, found bool, err error) 
 // OpenStores opens the stores of a member, after an import if that is wanted and it has no data.
 // The directories are locked.
 func OpenStores(ctx context.Context, cfg *zoocfg.Config) (store.Stores, error) {
-	if cfg.Import && !datadir.HasAside(cfg) {
+	if cfg.Data.Import && !datadir.HasAside(cfg) {
 		if stores, found, err := ownStores(cfg); found || err != nil {
 			return stores, err
 		}
@@ -76,8 +76,8 @@ func OpenStores(ctx context.Context, cfg *zoocfg.Config) (store.Stores, error) {
 			return store.Stores{}, err
 		}
 	}
-	stores, err := store.Open(cfg.DataDir, cfg.DataLogDir, cfg.LogStore)
-	if err == nil && !cfg.Import && quorum.Importable(&stores) && !datadir.HasAside(cfg) {
+	stores, err := store.Open(cfg.Data.Dir, cfg.Data.LogDir, cfg.Data.LogStore)
+	if err == nil && !cfg.Data.Import && quorum.Importable(&stores) && !datadir.HasAside(cfg) {
 		// Perhaps an import was killed early.
 		if err := datadir.CheckZooKeeperData(cfg); err != nil {
 			return store.Stores{}, errors.Join(err, stores.Close())
@@ -100,11 +100,11 @@ func importZooKeeper(ctx context.Context, cfg *zoocfg.Config, o ImportOptions) e
 		return cfg.Fault("maxDataBytes", "the %d nodes of ZooKeeper have %d bytes, which is beyond maxNodes or maxDataBytes (see maxMemory)",
 			counts.Nodes, counts.DataSizeBytes)
 	}
-	stores, err := store.Open(cfg.DataDir, cfg.DataLogDir, cfg.LogStore)
+	stores, err := store.Open(cfg.Data.Dir, cfg.Data.LogDir, cfg.Data.LogStore)
 	if err != nil {
 		return err
 	}
-	member := quorum.Config{ID: quorum.MemberID(cfg.ID), Members: cfg.QuorumMembers(), Stores: stores}
+	member := quorum.Config{ID: quorum.MemberID(cfg.Cluster.ID), Members: cfg.QuorumMembers(), Stores: stores}
 	err = quorum.Import(member, taken.origin, taken.store)
 	if err := errors.Join(err, stores.Close()); err != nil {
 		return err
@@ -128,8 +128,8 @@ type zooKeeperState struct {
 // readEnsemble reads the directories of a member, and the other ones, and returns the most recent
 // state.
 func readEnsemble(cfg *zoocfg.Config, o ImportOptions) (newest *zooKeeperState, err error) {
-	for i, dir := range append([]string{cfg.DataDir}, o.Others...) {
-		logDir := cfg.DataLogDir
+	for i, dir := range append([]string{cfg.Data.Dir}, o.Others...) {
+		logDir := cfg.Data.LogDir
 		if i > 0 {
 			logDir = dir
 		}
@@ -164,7 +164,7 @@ func readZooKeeper(cfg *zoocfg.Config, dir, logDir string, progress func(bytes, 
 		return nil, cfg.Fault("dataDir", "there are no data of ZooKeeper in %s to import. Start this member without an import "+
 			"when a majority of the others serves: it gets their state", filepath.Join(dir, datadir.ZooKeeperDir))
 	}
-	state, report, err := zkdata.Load(files, zkdata.Options{Extended: cfg.ExtendedTypes, NoTTL: cfg.Given("extendedTypesEnabled"), Progress: ofAll(files, progress),
+	state, report, err := zkdata.Load(files, zkdata.Options{Extended: cfg.Reap.ExtendedTypes, NoTTL: cfg.Given("extendedTypesEnabled"), Progress: ofAll(files, progress),
 		Limits: zkdata.Limits{Nodes: max(cfg.Limits.Nodes, 0), DataBytes: max(int64(cfg.Limits.DataBytes), 0), Memory: int64(cfg.MaxMemory)}})
 	switch {
 	case errors.Is(err, zkdata.ErrTTL):
@@ -181,7 +181,7 @@ func readZooKeeper(cfg *zoocfg.Config, dir, logDir string, progress func(bytes, 
 	if again, err := zkdata.List(dir, logDir); err != nil || !sameFiles(files, again) {
 		return nil, cfg.Fault("dataDir", "the files in %s have changed while they were read: stop ZooKeeper first", filepath.Join(dir, datadir.ZooKeeperDir))
 	}
-	store, err := state.Store(cfg.ExtendedTypes)
+	store, err := state.Store(cfg.Reap.ExtendedTypes)
 	if err != nil {
 		return nil, fmt.Errorf("server: import: %s: %w", dir, err)
 	}
@@ -221,7 +221,7 @@ func origin(files *zkdata.Files, zxid wire.Zxid) quorum.Origin {
 // checkStopped refuses directories on which ZooKeeper runs: something answers at the client port.
 func checkStopped(ctx context.Context, cfg *zoocfg.Config) error {
 	dialer := net.Dialer{Timeout: busyPatience}
-	host, port, err := net.SplitHostPort(cfg.ClientAddr)
+	host, port, err := net.SplitHostPort(cfg.Client.Addr)
 	if err != nil || port == "0" {
 		return nil
 	}

@@ -170,7 +170,7 @@ func (in *Inspection) readOurs(ctx context.Context, logDir string) error {
 // whateverKind does something with the kind of log that the directories have.
 func whateverKind(dir, logDir string, do func(cfg *zoocfg.Config) error) (err error) {
 	for _, kind := range []store.LogKind{store.LogWAL, store.LogBolt} {
-		cfg := zoocfg.Config{DataDir: dir, DataLogDir: logDir, LogStore: kind}.WithDefaults()
+		cfg := zoocfg.Config{Data: zoocfg.Data{Dir: dir, LogDir: logDir, LogStore: kind}}.WithDefaults()
 		if err = do(&cfg); !errors.Is(err, store.ErrLogKind) {
 			return err
 		}

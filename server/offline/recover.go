@@ -93,7 +93,7 @@ func survey(ctx context.Context, cfg *zoocfg.Config, from string) (v *quorum.Sur
 	}
 	logDir := from
 	if _, err := os.Stat(filepath.Join(from, datadir.LogFile)); errors.Is(err, fs.ErrNotExist) {
-		logDir = filepath.Join(cfg.DataLogDir, filepath.Base(from)) // as SetAside moves it
+		logDir = filepath.Join(cfg.Data.LogDir, filepath.Base(from)) // as SetAside moves it
 	}
 	err = whateverKind(from, logDir, func(c *zoocfg.Config) error {
 		return withStopped(ctx, c, func(stores store.Stores) error {
@@ -125,11 +125,11 @@ func Recover(ctx context.Context, cfg zoocfg.Config, from *Survivor) (r Recovery
 		return r, err
 	}
 	defer dirs.Close()
-	stores, err := store.Open(cfg.DataDir, cfg.DataLogDir, cfg.LogStore)
+	stores, err := store.Open(cfg.Data.Dir, cfg.Data.LogDir, cfg.Data.LogStore)
 	if err != nil {
 		return r, fmt.Errorf("server: recover: %w", err)
 	}
-	member := quorum.Config{ID: quorum.MemberID(cfg.ID), Members: cfg.QuorumMembers(), Stores: stores}
+	member := quorum.Config{ID: quorum.MemberID(cfg.Cluster.ID), Members: cfg.QuorumMembers(), Stores: stores}
 	cluster, err := quorum.Recover(member, from.state)
 	if err := errors.Join(err, stores.Close()); err != nil {
 		return r, fmt.Errorf("server: recover: %w", err)

@@ -44,7 +44,7 @@ func Transfer(ctx context.Context, m Member, ids []znode.Identity, to quorum.Mem
 
 // MayTransfer returns ErrMayNotTransfer if these identities may not transfer the leadership.
 func MayTransfer(m Member, ids []znode.Identity) error {
-	if !m.Config().SkipACL && !znode.Allowed(configACL(m), ids, wire.PermWrite) {
+	if !m.Config().Auth.SkipACL && !znode.Allowed(configACL(m), ids, wire.PermWrite) {
 		return ErrMayNotTransfer
 	}
 	return nil
@@ -93,11 +93,11 @@ func VerifyTransfer(m Member, proof string, occasion []byte) error {
 
 // mayTransferByDigest are the identities of scheme digest that may transfer the leadership.
 func mayTransferByDigest(m Member) (ids []string) {
-	if m.Config().NoDigest {
+	if m.Config().Auth.NoDigest {
 		return nil
 	}
-	if m.Config().SuperDigest != "" {
-		ids = append(ids, m.Config().SuperDigest)
+	if m.Config().Auth.SuperDigest != "" {
+		ids = append(ids, m.Config().Auth.SuperDigest)
 	}
 	for _, a := range configACL(m) {
 		if a.ID.Scheme == "digest" && a.Perms&wire.PermWrite != 0 {

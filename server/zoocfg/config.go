@@ -51,93 +51,60 @@ const (
 	handshakeBytes = 45
 )
 
-// Config is everything that can be configured about a member. The zero value is a member that is
-// alone, listens on port 2181 of every address, and keeps its data in ./lockkeeper-data. Load fills
-// one from a zoo.cfg. Each field names its key, which keys.go and docs/configuration.md describe; a
-// number that is 0 and a text that is empty mean the key's default.
+// Config is everything that can be configured about a member, in sections. The zero value is a
+// member that is alone, listens on port 2181 of every address, and keeps its data in
+// ./lockkeeper-data. Load fills one from a zoo.cfg. Each field names its key, which keys.go and
+// docs/configuration.md describe; a number that is 0 and a text that is empty mean the key's
+// default.
 type Config struct {
 	File string // the configuration file, for messages; set by Load
 
-	// ClientAddr is the host:port where clients connect (clientPort, clientPortAddress, or the part
+	Client   Client
+	TLS      TLS
+	HTTP     HTTP
+	Metrics  Metrics
+	Console  Console
+	Data     Data
+	Sessions Sessions
+	// MaxMemory is maxMemory, of which several limits are shares by default.
+	MaxMemory int
+	// Limits bound requests, answers, the memory that a client can take, and the state: the keys
+	// from globalOutstandingLimit to maxSessionsPerAddress.
+	Limits  session.Limits
+	Auth    Auth
+	Audit   Audit
+	Quotas  Quotas
+	Reap    Reap
+	Cluster Cluster
+
+	// Logger gets what an operator should know. nil means slog.Default.
+	Logger *slog.Logger
+	// Machine replaces parts of the machine.
+	Machine Machine
+
+	origin  map[string]property // where each key is in the file
+	notices []Notice
+}
+
+// Client is the part of a Config about the ports for clients.
+type Client struct {
+	// Addr is the host:port where clients connect (clientPort, clientPortAddress, or the part
 	// after the ';' of this member's server line). An empty host means every address, port 0 one
 	// that the system chooses.
-	ClientAddr string
-	// ClientTLS says how ClientAddr speaks TLS: client.portUnification, or TLSOnly when
-	// secureClientPort is the only port for clients.
-	ClientTLS TLSMode
-	// SecureClientAddr is the host:port where clients connect with TLS (secureClientPort,
-	// secureClientPortAddress). Empty means that there is none beside ClientAddr.
-	SecureClientAddr string
-	// TLS is for clients and HTTP (ssl.*, tls.*), PeerTLS between members (ssl.quorum.*, tls.*).
-	TLS, PeerTLS secure.Settings
-	// TLSDetectTimeout and PeerTLSDetectTimeout are ssl.handshakeDetectionTimeoutMillis and
-	// ssl.quorum.handshakeDetectionTimeoutMillis.
-	TLSDetectTimeout, PeerTLSDetectTimeout time.Duration
-	MaxHandshakes                          int           // netty.server.outstandingHandshake.limit
-	X509SuperUser                          string        // X509AuthenticationProvider.superUser
-	X509Naming                             secure.Naming // ssl.x509.*
-	HTTPTLS                                TLSMode       // admin.forceHttps, admin.portUnification
-	HTTPNeedCert                           bool          // admin.needClientAuth
-	MetricsTLS                             bool          // metricsProvider.forceHttps
+	Addr string
+	// TLS says how Addr speaks TLS: client.portUnification, or TLSOnly when secureClientPort is
+	// the only port for clients.
+	TLS TLSMode
+	// SecureAddr is the host:port where clients connect with TLS (secureClientPort,
+	// secureClientPortAddress). Empty means that there is none beside Addr.
+	SecureAddr string
 
-	// HTTPAddr is the host:port of the HTTP port (admin.serverAddress, admin.serverPort). Empty
-	// means that there is none.
-	HTTPAddr string
-	// HTTPLogin and MetricsLogin say that reading at these ports needs a certificate, or the login
-	// of the super user or of ViewerDigest (admin.requireLogin, admin.viewerDigest).
-	HTTPLogin, MetricsLogin     bool
-	ViewerDigest                string
-	HTTPConns, HTTPConnsPerAddr int           // admin.maxCnxns, admin.maxCnxnsPerAddress
-	HTTPRequestTimeout          time.Duration // admin.requestTimeout
-	HTTPIdleTimeout             time.Duration // admin.idleTimeout
-	AdminBase                   string        // admin.commandURL
-	SnapshotInterval            time.Duration // admin.rateLimiterIntervalInMS
-	// NoSnapshotCommand and NoRestoreCommand are admin.snapshot.enabled=false and
-	// admin.restore.enabled=false.
-	NoSnapshotCommand, NoRestoreCommand bool
-
-	// MetricsAddr is the host:port where Prometheus finds metrics (metricsProvider.*). Empty means
-	// that there is none. Its connections are bounded like those of HTTPAddr.
-	MetricsAddr      string
-	NoProcessMetrics bool          // metricsProvider.exportJvmInfo=false
-	SlowFsync        time.Duration // fsync.warningthresholdms
-
-	IndexBytes      int      // console.indexBytes
-	HistoryBytes    int      // console.historyBytes; Unlimited: there is none
-	ConsoleWatchers int      // console.watchers
-	ConsoleHosts    []string // console.hosts
-
-	DataDir      string        // dataDir
-	DataLogDir   string        // dataLogDir
-	LogStore     store.LogKind // logStore
-	SnapCount    int           // snapCount
-	MustExist    bool          // datadir.autocreate=false
-	MustHoldData bool          // db.autocreate=false
-	// Import has a member that has no data yet take over those of ZooKeeper in its directories.
-	Import bool
-	// IgnoreZooKeeperData lets a member that has no data yet start beside data of ZooKeeper, which
-	// it leaves alone. Otherwise it refuses.
-	IgnoreZooKeeperData bool
-	// KeepDisks leaves it to the operator to replace a disk that is lost or damaged
-	// (replaceDisks=false).
-	KeepDisks bool
-	// Without are members that have never worked, and do not run, with which a first start does not
-	// wait: see quorum.Config.
-	Without []int
-	// DiskFullStops is how often this member has stopped because its disk was full, for mntr: see
-	// datadir.ErrDiskFull.
-	DiskFullStops int
-
-	TickTime                             time.Duration // tickTime
-	MinSessionTimeout, MaxSessionTimeout time.Duration // minSessionTimeout, maxSessionTimeout
-
-	MaxClientCnxns   int           // maxClientCnxns; Unlimited or any negative number: no limit
+	MaxCnxnsPerAddr  int           // maxClientCnxns; Unlimited or any negative number: no limit
 	MaxCnxns         int           // maxCnxns; Unlimited or any negative number: no limit
 	MaxSilentCnxns   int           // maxSessionlessCnxns
-	MaxMemory        int           // maxMemory
 	MaxBuffer        int           // jute.maxbuffer
 	HandshakeTimeout time.Duration // nio.sessionlessCnxnTimeout
-	TCPKeepAlive     bool          // clientTcpKeepAlive
+	KeepAlive        bool          // clientTcpKeepAlive
 	Backlog          int           // clientPortListenBacklog
 	ReadOnlyMode     bool          // readonlymode.enabled
 	// FourLetterWords are those of 4lw.commands.whitelist; see AllowsWord.
@@ -146,28 +113,91 @@ type Config struct {
 	// connection_throttle_fill_count and connection_throttle_fill_time.
 	ConnectTokens, ConnectFillCount int
 	ConnectFillTime                 time.Duration
-	// Limits bound requests, answers, what a client can make a member keep, and the state: the keys
-	// from globalOutstandingLimit to maxSessionsPerAddress.
-	Limits session.Limits
+}
 
-	// ZooKeeperPasswords is sessionPasswords=zookeeper.
-	ZooKeeperPasswords bool
+// TLS is the part of a Config about TLS. Each port has a TLSMode beside its address.
+type TLS struct {
+	Clients secure.Settings // for clients and HTTP (ssl.*, tls.*)
+	Peers   secure.Settings // between members (ssl.quorum.*, tls.*)
 
-	SkipACL         bool                // skipACL=yes
-	SuperDigest     string              // DigestAuthenticationProvider.superDigest; empty: none
-	DigestAlgorithm string              // DigestAuthenticationProvider.digestAlg
-	NoDigest        bool                // DigestAuthenticationProvider.enabled=false
-	Audit           bool                // audit.enable
-	AuditFile       string              // audit.file; empty: Logger
-	AuditFileBytes  int                 // audit.fileMaxBytes
-	AuditFiles      int                 // audit.maxFiles
-	AuditQueueBytes int                 // audit.queueBytes
-	EnforceQuota    bool                // enforceQuota
-	KeepQuotas      bool                // keepQuotas
-	QuotaExceeded   bool                // quotaError=QuotaExceeded
-	RateQuotas      []session.RateQuota // rateQuota.N, in the order of N
-	ExtendedTypes   bool                // extendedTypesEnabled
+	DetectTimeout     time.Duration // ssl.handshakeDetectionTimeoutMillis
+	PeerDetectTimeout time.Duration // ssl.quorum.handshakeDetectionTimeoutMillis
+	MaxHandshakes     int           // netty.server.outstandingHandshake.limit
+}
 
+// HTTP is the part of a Config about the HTTP port.
+type HTTP struct {
+	// Addr is the host:port of the HTTP port (admin.serverAddress, admin.serverPort). Empty means
+	// that there is none.
+	Addr     string
+	TLS      TLSMode // admin.forceHttps, admin.portUnification
+	NeedCert bool    // admin.needClientAuth
+	// Login says that reading needs a certificate, or the login of the super user or of
+	// ViewerDigest (admin.requireLogin, admin.viewerDigest).
+	Login        bool
+	ViewerDigest string
+
+	Conns, ConnsPerAddr int           // admin.maxCnxns, admin.maxCnxnsPerAddress
+	RequestTimeout      time.Duration // admin.requestTimeout
+	IdleTimeout         time.Duration // admin.idleTimeout
+	AdminBase           string        // admin.commandURL
+	SnapshotInterval    time.Duration // admin.rateLimiterIntervalInMS
+	NoSnapshotCommand   bool          // admin.snapshot.enabled=false
+	NoRestoreCommand    bool          // admin.restore.enabled=false
+}
+
+// Metrics is the part of a Config about the port for Prometheus. Its connections are bounded like
+// those of the HTTP port.
+type Metrics struct {
+	Addr      string // host:port (metricsProvider.*); empty: there is none
+	TLS       bool   // metricsProvider.forceHttps
+	Login     bool   // as HTTP.Login
+	NoProcess bool   // metricsProvider.exportJvmInfo=false
+}
+
+// Console is the part of a Config about the console.
+type Console struct {
+	IndexBytes   int      // console.indexBytes
+	HistoryBytes int      // console.historyBytes; Unlimited: there is none
+	Watchers     int      // console.watchers
+	Hosts        []string // console.hosts
+}
+
+// Data is the part of a Config about the files of a member.
+type Data struct {
+	Dir          string        // dataDir
+	LogDir       string        // dataLogDir
+	LogStore     store.LogKind // logStore
+	SnapCount    int           // snapCount
+	SlowFsync    time.Duration // fsync.warningthresholdms
+	MustExist    bool          // datadir.autocreate=false
+	MustHoldData bool          // db.autocreate=false
+	// Import has a member that has no data yet take over those of ZooKeeper in its directories.
+	Import bool
+	// IgnoreZooKeeper lets a member that has no data yet start beside data of ZooKeeper, which it
+	// leaves alone. Otherwise it refuses.
+	IgnoreZooKeeper bool
+	// KeepDisks leaves it to the operator to replace a disk that is lost or damaged
+	// (replaceDisks=false).
+	KeepDisks bool
+	// DiskFullStops is the number of times that this member has stopped because its disk was full,
+	// for mntr: see datadir.ErrDiskFull.
+	DiskFullStops int
+}
+
+// Sessions is the part of a Config about sessions.
+type Sessions struct {
+	TickTime               time.Duration // tickTime
+	MinTimeout, MaxTimeout time.Duration // minSessionTimeout, maxSessionTimeout
+	ZooKeeperPasswords     bool          // sessionPasswords=zookeeper
+}
+
+// Auth is the part of a Config about logins and ACLs.
+type Auth struct {
+	SkipACL         bool   // skipACL=yes
+	SuperDigest     string // DigestAuthenticationProvider.superDigest; empty: none
+	DigestAlgorithm string // DigestAuthenticationProvider.digestAlg
+	NoDigest        bool   // DigestAuthenticationProvider.enabled=false
 	// RequiredSchemes are those of enforce.auth.schemes with enforce.auth.enabled, or sasl with
 	// sessionRequireClientSASLAuth; nil: none.
 	RequiredSchemes []string
@@ -180,60 +210,88 @@ type Config struct {
 	AnySASLUser            string   // letAnySaslUserDoX
 	// Ensembles are the names of ensembleAuthName. nil: there is no scheme ensemble; empty: it
 	// takes any name.
-	Ensembles []string
-	KeyScheme bool // authProvider.N with KeyAuthenticationProvider
+	Ensembles     []string
+	KeyScheme     bool          // authProvider.N with KeyAuthenticationProvider
+	X509SuperUser string        // X509AuthenticationProvider.superUser
+	X509Naming    secure.Naming // ssl.x509.*
+}
 
-	ReapInterval  time.Duration // znode.container.checkIntervalMs
-	ReapPerMinute int           // znode.container.maxPerMinute
-	ReapNeverUsed time.Duration // znode.container.maxNeverUsedIntervalMs
+// Audit is the part of a Config about the audit log.
+type Audit struct {
+	On         bool   // audit.enable
+	File       string // audit.file; empty: Logger
+	FileBytes  int    // audit.fileMaxBytes
+	Files      int    // audit.maxFiles
+	QueueBytes int    // audit.queueBytes
+}
 
+// Quotas is the part of a Config about quotas.
+type Quotas struct {
+	Enforce  bool                // enforceQuota
+	Keep     bool                // keepQuotas
+	Exceeded bool                // quotaError=QuotaExceeded
+	Rates    []session.RateQuota // rateQuota.N, in the order of N
+}
+
+// Reap is the part of a Config about containers and TTL nodes, and the reaper that deletes them.
+type Reap struct {
+	ExtendedTypes bool          // extendedTypesEnabled
+	Interval      time.Duration // znode.container.checkIntervalMs
+	PerMinute     int           // znode.container.maxPerMinute
+	NeverUsed     time.Duration // znode.container.maxNeverUsedIntervalMs
+}
+
+// Cluster is the part of a Config about the members and the port between them.
+type Cluster struct {
 	// Members are the members of the cluster, this one included (server.N). nil means that this
 	// member is alone. With Reconfig they are only those of the first start.
 	Members []Member
 	// ID says which of Members this is (dataDir/myid), 0 to 255. It is ignored when the member is
 	// alone.
-	ID                   uint8
-	WriteMyID            bool // dataDir/myid is missing; the start writes ID into it
-	Reconfig             bool // reconfigEnabled
-	LoneVoter            bool // standaloneEnabled=false
-	PeerListenAll        bool // quorumListenOnAllIPs
+	ID        uint8
+	WriteMyID bool // dataDir/myid is missing; the start writes ID into it
+	Reconfig  bool // reconfigEnabled
+	LoneVoter bool // standaloneEnabled=false
+	// Without are members that have never worked, and do not run, with which a first start does not
+	// wait: see quorum.Config.
+	Without []int
+
+	InitLimit, SyncLimit int  // initLimit, syncLimit
+	ListenAll            bool // quorumListenOnAllIPs
 	AnyPeerAddr          bool // peerAddressCheck=false
 	MaxPeerCnxns         int  // maxPeerCnxns
-	PeerFrameBytes       int  // peerFrameMaxBytes
-	InitLimit, SyncLimit int  // initLimit, syncLimit
-	// PeerSecretFile is the file of the secret by which members know each other (peer.secretFile);
-	// empty: there is none. PeerSecretOptional is peer.secretOptional.
-	PeerSecretFile     string
-	PeerSecretOptional bool
-	// PeerTLSOn and PeerTLSAlso are sslQuorum and portUnification: whether members are dialled with
-	// TLS, and whether connections with and without it are accepted.
-	PeerTLSOn, PeerTLSAlso bool
+	FrameBytes           int  // peerFrameMaxBytes
+	// SecretFile is the file of the secret by which members know each other (peer.secretFile);
+	// empty: there is none. SecretOptional is peer.secretOptional.
+	SecretFile     string
+	SecretOptional bool
+	// TLS and TLSAlso are sslQuorum and portUnification: whether members are dialled with TLS, and
+	// whether connections with and without it are accepted.
+	TLS, TLSAlso bool
+}
 
-	// Logger gets what an operator should know. nil means slog.Default.
-	Logger *slog.Logger
+// Machine replaces parts of the machine that a member runs on, for tests and simulations: its
+// network, its disks and its clocks. The zero value is the machine itself.
+type Machine struct {
 	// Listen opens the client port and the peer port, Dial connects to peers. nil means TCP.
 	Listen func(network, addr string) (net.Listener, error)
 	Dial   func(ctx context.Context, network, addr string) (net.Conn, error)
-	// Stores replaces the files on disk. With it, DataDir is never touched; the Server closes it.
+	// Stores replaces the files on disk. With it, Data.Dir is never touched; the Server closes it.
 	Stores *store.Stores
 	// Lost says that Stores replace others that were set aside: no cluster begins with them.
 	Lost bool
-	// TrailingEntries stay in the log behind a snapshot; 0: as quorum.Config says. It is for tests.
+	// TrailingEntries stay in the log behind a snapshot; 0: as quorum.Config says.
 	TrailingEntries uint64
 	// Now is the wall clock that stamps nodes. nil means time.Now.
 	Now func() time.Time
-	// Clock is the clock of the machine, by which leases count; nil means clock.System. It is for
-	// simulations.
+	// Clock is the clock of the machine, by which leases count; nil means clock.System.
 	Clock *clock.Clock
-	// Yield is quorum.Config.Yield. It is for simulations.
+	// Yield is quorum.Config.Yield.
 	Yield func()
-	// ObserveView is quorum.Config.ObserveView. It is for tests.
+	// ObserveView is quorum.Config.ObserveView.
 	ObserveView func(view func())
-	// ObserveRaft is raftnet.Config.Observe. It is for simulations.
+	// ObserveRaft is raftnet.Config.Observe.
 	ObserveRaft func(request any) (answered func(answer any))
-
-	origin  map[string]property // where each key is in the file
-	notices []Notice
 }
 
 // Member is one machine of the cluster, as a server.N line of the configuration describes it.
@@ -241,12 +299,12 @@ type Member = znode.Member
 
 // Standalone reports whether the member is alone and not part of a cluster. A cluster may consist
 // of one member, too (standaloneEnabled=false).
-func (c *Config) Standalone() bool { return len(c.Members) == 0 }
+func (c *Config) Standalone() bool { return len(c.Cluster.Members) == 0 }
 
 // Self is this member's own entry in Members; zero when it is alone.
 func (c *Config) Self() Member {
-	for _, m := range c.Members {
-		if m.ID == c.ID {
+	for _, m := range c.Cluster.Members {
+		if m.ID == c.Cluster.ID {
 			return m
 		}
 	}
@@ -255,7 +313,7 @@ func (c *Config) Self() Member {
 
 // ConfigText is the content of /zookeeper/config at the first start, empty for a member that is
 // alone.
-func (c *Config) ConfigText() string { return znode.ConfigText(c.Members, 0) }
+func (c *Config) ConfigText() string { return znode.ConfigText(c.Cluster.Members, 0) }
 
 // Validate reports everything that is wrong with c, as Faults. For a Config from Load they name the
 // file and the line.
@@ -272,10 +330,10 @@ func (c *Config) Validate() error {
 			check(err == nil, key, "%q is not host:port: %v", addr, err)
 		}
 	}
-	address("clientPort", c.ClientAddr)
-	address("secureClientPort", c.SecureClientAddr)
-	address("admin.serverPort", c.HTTPAddr)
-	address("metricsProvider.httpPort", c.MetricsAddr)
+	address("clientPort", c.Client.Addr)
+	address("secureClientPort", c.Client.SecureAddr)
+	address("admin.serverPort", c.HTTP.Addr)
+	address("metricsProvider.httpPort", c.Metrics.Addr)
 	l := loader{cfg: *c}
 	for _, key := range slices.Sorted(maps.Keys(knownKeys)) {
 		if v := knownKeys[key].value; v.check != nil {
@@ -284,9 +342,9 @@ func (c *Config) Validate() error {
 		}
 	}
 	d := c.WithDefaults()
-	check(d.MinSessionTimeout <= d.MaxSessionTimeout, "minSessionTimeout",
-		"%d ms is more than maxSessionTimeout, %d ms", d.MinSessionTimeout.Milliseconds(), d.MaxSessionTimeout.Milliseconds())
-	check(d.MaxBuffer >= 1 && d.MaxBuffer <= MaxMaxBuffer, "jute.maxbuffer",
+	check(d.Sessions.MinTimeout <= d.Sessions.MaxTimeout, "minSessionTimeout",
+		"%d ms is more than maxSessionTimeout, %d ms", d.Sessions.MinTimeout.Milliseconds(), d.Sessions.MaxTimeout.Milliseconds())
+	check(d.Client.MaxBuffer >= 1 && d.Client.MaxBuffer <= MaxMaxBuffer, "jute.maxbuffer",
 		"must be between 1 and %d bytes", MaxMaxBuffer)
 	check(d.Limits.Memory >= 2*d.Limits.Response, "maxClientMemory",
 		"%d bytes are less than two answers of maxResponseBytes, %d, take", d.Limits.Memory, d.Limits.Response)
@@ -294,15 +352,15 @@ func (c *Config) Validate() error {
 	check(largest <= quorum.MaxCommandBytes, "maxIdentityBytes",
 		"a request of %d bytes (jute.maxbuffer) with %d identities of %d bytes (maxIdentities, maxIdentityBytes) "+
 			"is a command of up to %d bytes, and members exchange commands of at most %d",
-		d.MaxBuffer, d.Limits.Identities, d.Limits.IdentityBytes, largest, quorum.MaxCommandBytes)
-	check(d.PeerSecretFile != "" || !d.PeerSecretOptional, "peer.secretOptional", "there is no secret: peer.secretFile is not set")
-	badLog := d.LogStore.Validate()
+		d.Client.MaxBuffer, d.Limits.Identities, d.Limits.IdentityBytes, largest, quorum.MaxCommandBytes)
+	check(d.Cluster.SecretFile != "" || !d.Cluster.SecretOptional, "peer.secretOptional", "there is no secret: peer.secretFile is not set")
+	badLog := d.Data.LogStore.Validate()
 	check(badLog == nil, "logStore", "%v", badLog)
-	newHash := DigestHash(d.DigestAlgorithm)
-	check(newHash != nil, "DigestAuthenticationProvider.digestAlg", "%q is none of %s", c.DigestAlgorithm, digestNames())
-	check(c.SuperDigest == "" || newHash == nil || validDigest(c.SuperDigest, newHash().Size()),
+	newHash := DigestHash(d.Auth.DigestAlgorithm)
+	check(newHash != nil, "DigestAuthenticationProvider.digestAlg", "%q is none of %s", c.Auth.DigestAlgorithm, digestNames())
+	check(c.Auth.SuperDigest == "" || newHash == nil || validDigest(c.Auth.SuperDigest, newHash().Size()),
 		"DigestAuthenticationProvider.superDigest",
-		"must be user:BASE64(%s(user:password)), not a password in clear", d.DigestAlgorithm)
+		"must be user:BASE64(%s(user:password)), not a password in clear", d.Auth.DigestAlgorithm)
 	faults = append(faults, c.memberFaults()...)
 	return faults.Err()
 }
@@ -310,7 +368,7 @@ func (c *Config) Validate() error {
 // largestCommand is the largest size of the command of a client's request, in bytes.
 func (c *Config) largestCommand() int {
 	const aroundRequest, aroundIdentity = 256, 2 * binary.MaxVarintLen32
-	return c.MaxBuffer + aroundRequest + c.Limits.IdentityBytes + aroundIdentity*c.Limits.Identities
+	return c.Client.MaxBuffer + aroundRequest + c.Limits.IdentityBytes + aroundIdentity*c.Limits.Identities
 }
 
 func (c *Config) memberFaults() (faults Faults) {
@@ -319,7 +377,7 @@ func (c *Config) memberFaults() (faults Faults) {
 	}
 	byAddr := map[string]Member{}
 	byID := map[uint8]bool{}
-	for _, m := range c.Members {
+	for _, m := range c.Cluster.Members {
 		fault := func(format string, args ...any) {
 			faults = append(faults, c.Fault(m.Key(), format, args...))
 		}
@@ -338,11 +396,11 @@ func (c *Config) memberFaults() (faults Faults) {
 			fault("peer port and election port must differ")
 		}
 	}
-	if znode.Voters(c.Members) == 0 {
-		faults = append(faults, c.Fault(c.Members[0].Key(), "observers without a participant: nobody could elect a leader"))
+	if znode.Voters(c.Cluster.Members) == 0 {
+		faults = append(faults, c.Fault(c.Cluster.Members[0].Key(), "observers without a participant: nobody could elect a leader"))
 	}
-	if !byID[c.ID] {
-		faults = append(faults, c.Fault("myid", "%d is not the number of a member: there is no server.%d", c.ID, c.ID))
+	if !byID[c.Cluster.ID] {
+		faults = append(faults, c.Fault("myid", "%d is not the number of a member: there is no server.%d", c.Cluster.ID, c.Cluster.ID))
 	}
 	return faults
 }
@@ -357,18 +415,18 @@ func (c Config) WithDefaults() Config {
 		}
 	}
 	c = l.cfg
-	c.ClientAddr = cmp.Or(c.ClientAddr, net.JoinHostPort("", strconv.Itoa(DefaultClientPort)))
-	c.DataDir = filepath.Clean(cmp.Or(c.DataDir, DefaultDataDir))
-	c.DataLogDir = filepath.Clean(cmp.Or(c.DataLogDir, c.DataDir))
-	c.LogStore = cmp.Or(c.LogStore, store.LogWAL)
-	c.MinSessionTimeout = cmp.Or(c.MinSessionTimeout, 2*c.TickTime)
-	c.MaxSessionTimeout = cmp.Or(c.MaxSessionTimeout, 20*c.TickTime)
-	c.MaxBuffer = cmp.Or(c.MaxBuffer, wire.DefaultMaxBuffer)
+	c.Client.Addr = cmp.Or(c.Client.Addr, net.JoinHostPort("", strconv.Itoa(DefaultClientPort)))
+	c.Data.Dir = filepath.Clean(cmp.Or(c.Data.Dir, DefaultDataDir))
+	c.Data.LogDir = filepath.Clean(cmp.Or(c.Data.LogDir, c.Data.Dir))
+	c.Data.LogStore = cmp.Or(c.Data.LogStore, store.LogWAL)
+	c.Sessions.MinTimeout = cmp.Or(c.Sessions.MinTimeout, 2*c.Sessions.TickTime)
+	c.Sessions.MaxTimeout = cmp.Or(c.Sessions.MaxTimeout, 20*c.Sessions.TickTime)
+	c.Client.MaxBuffer = cmp.Or(c.Client.MaxBuffer, wire.DefaultMaxBuffer)
 	c.settleMemory()
-	c.DigestAlgorithm = cmp.Or(c.DigestAlgorithm, defaultDigest)
-	c.AdminBase = cmp.Or(c.AdminBase, defaultAdminBase)
+	c.Auth.DigestAlgorithm = cmp.Or(c.Auth.DigestAlgorithm, defaultDigest)
+	c.HTTP.AdminBase = cmp.Or(c.HTTP.AdminBase, defaultAdminBase)
 	if c.Standalone() {
-		c.ID = 1 // as in ZooKeeper's session ids
+		c.Cluster.ID = 1 // as in ZooKeeper's session ids
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()
@@ -418,18 +476,18 @@ func parseWhitelist(s string) []string {
 // isro for a server that is not. 'lockkeeper cluster list' needs mbrs, 'lockkeeper status' both and
 // mays.
 func (c *Config) AllowsWord(word string) bool {
-	if word == "srvr" || word == "mbrs" || word == "mays" || word == "isro" && c.ReadOnlyMode {
+	if word == "srvr" || word == "mbrs" || word == "mays" || word == "isro" && c.Client.ReadOnlyMode {
 		return true
 	}
-	return slices.Contains(c.FourLetterWords, word) || slices.Contains(c.FourLetterWords, "*")
+	return slices.Contains(c.Client.FourLetterWords, word) || slices.Contains(c.Client.FourLetterWords, "*")
 }
 
 // QuorumMembers are the members as package quorum takes them.
 func (c *Config) QuorumMembers() (list []quorum.Member) {
 	if c.Standalone() {
-		return []quorum.Member{{ID: quorum.MemberID(c.ID)}}
+		return []quorum.Member{{ID: quorum.MemberID(c.Cluster.ID)}}
 	}
-	for _, m := range c.Members {
+	for _, m := range c.Cluster.Members {
 		list = append(list, quorum.Member{ID: quorum.MemberID(m.ID), Addr: m.PeerAddr(), Observer: m.Observer})
 	}
 	return list

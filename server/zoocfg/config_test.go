@@ -101,38 +101,22 @@ server.4=zoo5:2888:3888
 
 func TestLoadEverything(t *testing.T) {
 	cfg, got := load(t, everySetting, "10\n")
-	dir := filepath.Dir(cfg.DataDir)
+	dir := filepath.Dir(cfg.Data.Dir)
 	want := Config{
-		File:              filepath.Join(dir, "zoo.cfg"),
-		ClientAddr:        "192.0.2.1:2181",
-		DataDir:           filepath.Join(dir, "data"),
-		DataLogDir:        filepath.Join(dir, "log"),
-		TickTime:          2 * time.Second,
-		MinSessionTimeout: 3 * time.Second,
-		MaxSessionTimeout: 50 * time.Second,
-		MaxClientCnxns:    7,
-		MaxCnxns:          100,
-		MaxBuffer:         2 << 20,
-		HandshakeTimeout:  5 * time.Second,
-		TCPKeepAlive:      true,
-		FourLetterWords:   []string{"ruok", "srvr", "mntr"},
-		Backlog:           99,
-		SnapCount:         5000,
-		LogStore:          store.LogBolt,
-		SuperDigest:       "super:DyNYQEQvajljsxlhf5uS4PJ9R28=",
-		EnforceQuota:      true,
-		ExtendedTypes:     true,
-		PeerListenAll:     true,
-		InitLimit:         11,
-		SyncLimit:         6,
-		ID:                10,
-		Members: []Member{
+		File:     filepath.Join(dir, "zoo.cfg"),
+		Client:   Client{Addr: "192.0.2.1:2181", MaxCnxnsPerAddr: 7, MaxCnxns: 100, MaxBuffer: 2 << 20, HandshakeTimeout: 5 * time.Second, KeepAlive: true, FourLetterWords: []string{"ruok", "srvr", "mntr"}, Backlog: 99},
+		Data:     Data{Dir: filepath.Join(dir, "data"), LogDir: filepath.Join(dir, "log"), SnapCount: 5000, LogStore: store.LogBolt},
+		Sessions: Sessions{TickTime: 2 * time.Second, MinTimeout: 3 * time.Second, MaxTimeout: 50 * time.Second},
+		Auth:     Auth{SuperDigest: "super:DyNYQEQvajljsxlhf5uS4PJ9R28="},
+		Quotas:   Quotas{Enforce: true},
+		Reap:     Reap{ExtendedTypes: true},
+		Cluster: Cluster{ListenAll: true, InitLimit: 11, SyncLimit: 6, ID: 10, Members: []Member{
 			{ID: 1, Host: "zoo1", PeerPort: 2888, ElectionPort: 3888},
 			{ID: 2, Host: "2001:db8::2", PeerPort: 2889, ElectionPort: 3889, ClientAddr: "0.0.0.0:2182"},
 			{ID: 3, Host: "zoo3", PeerPort: 2888, ElectionPort: 3888, Observer: true, ClientAddr: "[::1]:2183"},
 			{ID: 4, Host: "zoo5", PeerPort: 2888, ElectionPort: 3888},
 			{ID: 10, Host: "zoo4", PeerPort: 2888, ElectionPort: 3888},
-		},
+		}},
 	}
 	cfg.origin = nil
 	warned := cfg.Notices()
@@ -162,39 +146,21 @@ func TestDefaults(t *testing.T) {
 	got := zero.WithDefaults()
 	got.Logger = nil
 	want := Config{
-		ClientAddr:        ":2181",
-		DataDir:           "lockkeeper-data",
-		DataLogDir:        "lockkeeper-data",
-		TickTime:          3 * time.Second,
-		MinSessionTimeout: 6 * time.Second,
-		MaxSessionTimeout: time.Minute,
-		MaxClientCnxns:    60,
-		MaxCnxns:          16384,
-		MaxSilentCnxns:    2000,
-		MaxMemory:         4 << 30,
-		MaxBuffer:         1048575,
+		Client:    Client{Addr: ":2181", MaxCnxnsPerAddr: 60, MaxCnxns: 16384, MaxSilentCnxns: 2000, MaxBuffer: 1048575, ConnectFillCount: 1, ConnectFillTime: time.Millisecond, HandshakeTimeout: 10 * time.Second, Backlog: -1},
+		Data:      Data{Dir: "lockkeeper-data", LogDir: "lockkeeper-data", SlowFsync: time.Second, LogStore: store.LogWAL},
+		Sessions:  Sessions{TickTime: 3 * time.Second, MinTimeout: 6 * time.Second, MaxTimeout: time.Minute},
+		MaxMemory: 4 << 30,
 		Limits: session.Limits{Outstanding: 1000, LargeBytes: 100 << 20, Identities: 100, IdentityBytes: 16 << 10,
 			Response: 64 << 20, MultiReadOps: 1000, MultiReadBytes: 64 << 20, Memory: 256 << 20, WatchBytes: 256 << 20,
 			Nodes: Unlimited, DataBytes: (4 << 30) / 5, Sessions: 131072, SessionsPerAddr: 1200,
 			ACLEntries: 1000, ACLBytes: 64 << 10, Cost: 30 * time.Millisecond, Ephemerals: 15_000},
-		ConnectFillCount: 1,
-		ConnectFillTime:  time.Millisecond,
-		DigestAlgorithm:  "SHA1",
-		HTTPConns:        MaxHTTPConns, HTTPConnsPerAddr: 8, HTTPRequestTimeout: 2 * time.Second, HTTPIdleTimeout: 30 * time.Second, AdminBase: "/commands", SnapshotInterval: 5 * time.Minute,
-		HandshakeTimeout: 10 * time.Second,
-		SlowFsync:        time.Second,
-		IndexBytes:       4 << 30 / 24, HistoryBytes: 8 << 20, ConsoleWatchers: 16,
-		AuditFileBytes: 10 << 20, AuditFiles: 10, AuditQueueBytes: 16 << 20,
-		MaxHandshakes:    250,
-		TLSDetectTimeout: 5 * time.Second, PeerTLSDetectTimeout: 5 * time.Second,
-		PeerFrameBytes: peer.DefaultFrameBytes,
-		Backlog:        -1,
-		InitLimit:      10,
-		SyncLimit:      5,
-		LogStore:       store.LogWAL,
-		ReapInterval:   time.Minute,
-		ReapPerMinute:  10_000,
-		ID:             1,
+		Auth:    Auth{DigestAlgorithm: "SHA1"},
+		HTTP:    HTTP{Conns: MaxHTTPConns, ConnsPerAddr: 8, RequestTimeout: 2 * time.Second, IdleTimeout: 30 * time.Second, AdminBase: "/commands", SnapshotInterval: 5 * time.Minute},
+		Console: Console{IndexBytes: 4 << 30 / 24, HistoryBytes: 8 << 20, Watchers: 16},
+		Audit:   Audit{FileBytes: 10 << 20, Files: 10, QueueBytes: 16 << 20},
+		TLS:     TLS{MaxHandshakes: 250, DetectTimeout: 5 * time.Second, PeerDetectTimeout: 5 * time.Second},
+		Cluster: Cluster{FrameBytes: peer.DefaultFrameBytes, InitLimit: 10, SyncLimit: 5, ID: 1},
+		Reap:    Reap{Interval: time.Minute, PerMinute: 10_000},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
@@ -205,12 +171,12 @@ func TestDefaults(t *testing.T) {
 
 	small, got2 := load(t, base, "")
 	small = small.WithDefaults()
-	if small.ClientAddr != ":2181" || small.MaxClientCnxns != 60 || len(got2) != 0 {
+	if small.Client.Addr != ":2181" || small.Client.MaxCnxnsPerAddr != 60 || len(got2) != 0 {
 		t.Errorf("the smallest file: %+v, notices %q", small, got2)
 	}
 	unlimited, _ := load(t, base+"maxClientCnxns=0\nminSessionTimeout=-1\nmaxSessionTimeout=-1", "")
 	unlimited = unlimited.WithDefaults()
-	if unlimited.MaxClientCnxns != Unlimited || unlimited.MinSessionTimeout != 6*time.Second {
+	if unlimited.Client.MaxCnxnsPerAddr != Unlimited || unlimited.Sessions.MinTimeout != 6*time.Second {
 		t.Errorf("maxClientCnxns=0 and minSessionTimeout=-1: %+v", unlimited)
 	}
 }
@@ -464,7 +430,7 @@ func TestDynamicConfigFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(cfg.Members) != 3 || cfg.ID != 2 || cfg.ClientAddr != "0.0.0.0:2182" {
+	if len(cfg.Cluster.Members) != 3 || cfg.Cluster.ID != 2 || cfg.Client.Addr != "0.0.0.0:2182" {
 		t.Errorf("got %+v", cfg)
 	}
 
@@ -557,7 +523,7 @@ func TestAllowUnknownKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if cfg.TickTime != 0 || len(cfg.Members) != 0 {
+	if cfg.Sessions.TickTime != 0 || len(cfg.Cluster.Members) != 0 {
 		t.Errorf("the unknown keys have an effect: %+v", cfg)
 	}
 	var got []string
@@ -600,9 +566,9 @@ func TestStartModes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg, _ := load(t, c.text, "1")
-			if cfg.Standalone() != c.standalone || len(cfg.Members) != c.members || cfg.ClientAddr != c.client {
+			if cfg.Standalone() != c.standalone || len(cfg.Cluster.Members) != c.members || cfg.Client.Addr != c.client {
 				t.Errorf("standalone %v, %d members, clients at %s; want %v, %d, %s",
-					cfg.Standalone(), len(cfg.Members), cfg.ClientAddr, c.standalone, c.members, c.client)
+					cfg.Standalone(), len(cfg.Cluster.Members), cfg.Client.Addr, c.standalone, c.members, c.client)
 			}
 		})
 	}
@@ -627,8 +593,8 @@ func TestKnownKeys(t *testing.T) {
 }
 
 func TestValidateByHand(t *testing.T) {
-	cfg := Config{ClientAddr: "nowhere", MaxBuffer: MaxMaxBuffer + 1, TickTime: time.Microsecond, SnapCount: 1, Members: []Member{
-		{ID: 1, Host: "a", PeerPort: 1, ElectionPort: 2}, {ID: 1, Host: "a", PeerPort: 1, ElectionPort: 2}}, ID: 2}
+	cfg := Config{Client: Client{Addr: "nowhere", MaxBuffer: MaxMaxBuffer + 1}, Sessions: Sessions{TickTime: time.Microsecond}, Data: Data{SnapCount: 1}, Cluster: Cluster{Members: []Member{
+		{ID: 1, Host: "a", PeerPort: 1, ElectionPort: 2}, {ID: 1, Host: "a", PeerPort: 1, ElectionPort: 2}}, ID: 2}}
 	want := []string{
 		`clientPort: "nowhere" is not host:port: address nowhere: missing port in address`,
 		"snapCount: must be at least 2, not 1",
@@ -669,12 +635,12 @@ func TestMetricsPort(t *testing.T) {
 		on + "metricsProvider.httpHost=127.0.0.1\nmetricsProvider.httpPort=7070\n": "127.0.0.1:7070",
 		on + "metricsProvider.httpHost=[::1]\n":                                    "[::1]:7000",
 	} {
-		if cfg, _ := load(t, text, ""); cfg.MetricsAddr != want {
-			t.Errorf("%q: metrics at %q, want %q", text, cfg.MetricsAddr, want)
+		if cfg, _ := load(t, text, ""); cfg.Metrics.Addr != want {
+			t.Errorf("%q: metrics at %q, want %q", text, cfg.Metrics.Addr, want)
 		}
 	}
-	if cfg, _ := load(t, on+"metricsProvider.exportJvmInfo=false\nfsync.warningthresholdms=50\n", ""); !cfg.NoProcessMetrics || cfg.SlowFsync != 50*time.Millisecond {
-		t.Errorf("no process metrics %t, slow fsync %v", cfg.NoProcessMetrics, cfg.SlowFsync)
+	if cfg, _ := load(t, on+"metricsProvider.exportJvmInfo=false\nfsync.warningthresholdms=50\n", ""); !cfg.Metrics.NoProcess || cfg.Data.SlowFsync != 50*time.Millisecond {
+		t.Errorf("no process metrics %t, slow fsync %v", cfg.Metrics.NoProcess, cfg.Data.SlowFsync)
 	}
 }
 
@@ -701,8 +667,8 @@ func TestMyID(t *testing.T) {
 			}
 			continue
 		}
-		if err != nil || cfg.ID != tt.id || cfg.WriteMyID != tt.write {
-			t.Errorf("file %q, number %d: member %d, to be written %v, %v", tt.file, tt.id, cfg.ID, cfg.WriteMyID, err)
+		if err != nil || cfg.Cluster.ID != tt.id || cfg.Cluster.WriteMyID != tt.write {
+			t.Errorf("file %q, number %d: member %d, to be written %v, %v", tt.file, tt.id, cfg.Cluster.ID, cfg.Cluster.WriteMyID, err)
 		}
 	}
 }

@@ -4,6 +4,9 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -96,7 +99,7 @@ type Notice struct {
 // the Logger.
 func (c *Config) Notices() []Notice {
 	notices := slices.Clone(c.notices)
-	if n := znode.Voters(c.Members); n > 1 {
+	if n := znode.Voters(c.Cluster.Members); n > 1 {
 		if text := quorum.NewMaj(n).EvenWarning(); text != "" {
 			notices = append(notices, Notice{Level: slog.LevelWarn, File: c.File, Text: text})
 		}
@@ -136,4 +139,50 @@ func (n Notice) Log(l *slog.Logger) {
 func (c *Config) Warning(key, format string, args ...any) Notice {
 	f := c.Fault(key, format, args...)
 	return Notice{Level: slog.LevelWarn, File: f.File, Line: f.Line, Key: f.Key, Text: f.Reason}
+}
+
+// report collects everything that is to be said about a file.
+type report struct {
+	file    string
+	origin  map[string]property // where each key is in the file
+	faults  Faults
+	notices []Notice
+}
+
+func (r *report) fault(p property, format string, args ...any) {
+	r.faults = append(r.faults, Fault{File: p.file, Line: p.line, Key: p.key, Reason: fmt.Sprintf(format, args...)})
+}
+
+func (r *report) faulty(key string) bool {
+	return slices.ContainsFunc(r.faults, func(f Fault) bool { return f.Key == key })
+}
+
+func (r *report) warn(p property, format string, args ...any) {
+	r.notices = append(r.notices, Notice{slog.LevelWarn, p.file, p.line, p.key, fmt.Sprintf(format, args...)})
+}
+
+// at is the property with that key, or one with only the file when the key is not set.
+func (r *report) at(key string) property {
+	if p, ok := r.origin[key]; ok {
+		return p
+	}
+	return property{file: r.file, key: key}
+}
+
+func (r *report) has(key string) bool {
+	_, ok := r.origin[key]
+	return ok
+}
+
+func (r *report) isTrue(key string) bool {
+	p, ok := r.origin[key]
+	return ok && strings.EqualFold(p.val, "true")
+}
+
+// warnIfReadable warns if everybody on the machine can read a file that has secrets.
+func (r *report) warnIfReadable(p property, file string) {
+	if st, err := os.Stat(file); err == nil && st.Mode()&0o004 != 0 && runtime.GOOS != "windows" {
+		r.warn(p, "everybody on this machine can read %s, and log in with what is in it (chmod o-r %s)",
+			file, filepath.Base(file))
+	}
 }

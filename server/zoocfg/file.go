@@ -3,7 +3,6 @@ package zoocfg
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"io/fs"
 	"log/slog"
 	"net"
@@ -69,43 +68,30 @@ func Load(file string, options ...Option) (Config, error) {
 			}
 			return a.Line - b.Line
 		})
-		return Config{File: file, notices: l.cfg.notices}, l.faults
+		return Config{File: file, notices: l.notices}, l.faults
 	}
+	l.cfg.notices = l.notices
 	return l.cfg, nil
 }
 
+// loader reads a file: it applies one property after the other, and finish then decides by several
+// keys together.
 type loader struct {
-	cfg    Config
-	faults Faults
+	report
+	cfg Config
 
-	port         int      // clientPort; 0 = not set
-	portAddr     string   // clientPortAddress
-	observer     bool     // peerType=observer
-	standalone   bool     // standaloneEnabled
-	httpPort     int      // admin.serverPort; 0 = not set
-	httpAddr     string   // admin.serverAddress
-	httpOn       bool     // admin.enableServer=true
-	httpOff      bool     // admin.enableServer=false
-	requireLogin bool     // admin.requireLogin
-	metricsOn    bool     // metricsProvider.className
-	metricsPort  int      // metricsProvider.httpPort; 0 = not set
-	metricsAddr  string   // metricsProvider.httpHost
-	dynamic      string   // dynamicConfigFile
-	enforceAuth  bool     // enforce.auth.enabled
-	authSchemes  []string // enforce.auth.schemes
-	requireSASL  bool     // sessionRequireClientSASLAuth
-
-	jaasFile, jaasSection string            // java.security.auth.login.config, sasl.serverconfig
-	usersFile             string            // saslUsersFile
-	superPassword         string            // SASLAuthenticationProvider.superPassword
-	saslProvider          string            // the key that has named the provider of SASL
-	superUserKeys         map[string]string // the keys that have made them super users, by user
-	usersFaulty           bool              // a file of users is wrong
+	client, http, metrics endpoint
+	observer              bool   // peerType=observer
+	standalone            bool   // standaloneEnabled
+	httpOn, httpOff       bool   // admin.enableServer=true, =false
+	metricsOn             bool   // metricsProvider.className
+	requireLogin          bool   // admin.requireLogin
+	dynamic               string // dynamicConfigFile
 
 	members     []Member
 	rateQuotas  []numberedQuota
 	tls         tlsLoader
-	x509        property // authProvider.N with X509AuthenticationProvider
+	logins      loginLoader
 	ineffective [len(categories)][]string
 
 	allowUnknown bool       // see AllowUnknownKeys
@@ -114,8 +100,19 @@ type loader struct {
 	misspelt     []property // under the keys that were probably meant
 }
 
+// endpoint is the address of a port, of which two keys have a part each.
+type endpoint struct {
+	port int // 0 = not set
+	host string
+}
+
+func (e endpoint) addr() string { return net.JoinHostPort(e.host, strconv.Itoa(e.port)) }
+
 func newLoader(file string) *loader {
-	return &loader{cfg: Config{File: file, origin: map[string]property{}}, standalone: true, jaasSection: "Server"}
+	l := &loader{report: report{file: file, origin: map[string]property{}}, standalone: true}
+	l.cfg = Config{File: file, origin: l.origin}
+	l.logins.jaasSection = "Server"
+	return l
 }
 
 // Keys that are accepted without effect are collected and reported in one line for each category.
@@ -145,7 +142,7 @@ func (l *loader) take(p property) {
 		return
 	}
 	p.key = name
-	if first, ok := l.cfg.origin[name]; ok {
+	if first, ok := l.origin[name]; ok {
 		if first.val == p.val {
 			l.warn(p, "is set twice, to the same value: line %d", first.line)
 			return
@@ -156,7 +153,7 @@ func (l *loader) take(p property) {
 		l.faults = append(l.faults, second.faults...)
 		return
 	}
-	l.cfg.origin[name] = p
+	l.origin[name] = p
 	def.value.use(l, p)
 }
 
@@ -188,14 +185,6 @@ func (l *loader) takeMisspelt() {
 	}
 }
 
-func (l *loader) fault(p property, format string, args ...any) {
-	l.faults = append(l.faults, Fault{File: p.file, Line: p.line, Key: p.key, Reason: fmt.Sprintf(format, args...)})
-}
-
-func (l *loader) faulty(key string) bool {
-	return slices.ContainsFunc(l.faults, func(f Fault) bool { return f.Key == key })
-}
-
 // follows reports whether f compares a value with another one that is itself wrong.
 func (l *loader) follows(f Fault) bool {
 	switch f.Key {
@@ -207,30 +196,13 @@ func (l *loader) follows(f Fault) bool {
 	return false
 }
 
-func (l *loader) warn(p property, format string, args ...any) {
-	l.cfg.notices = append(l.cfg.notices, Notice{slog.LevelWarn, p.file, p.line, p.key, fmt.Sprintf(format, args...)})
-}
-
-// at is the property with that key, or one with only the file when the key is not set.
-func (l *loader) at(key string) property {
-	if p, ok := l.cfg.origin[key]; ok {
-		return p
-	}
-	return property{file: l.cfg.File, key: key}
-}
-
-func (l *loader) has(key string) bool {
-	_, ok := l.cfg.origin[key]
-	return ok
-}
-
 // loadDynamic reads the file that dynamicConfigFile names: ZooKeeper moves the server lines there
 // when reconfigEnabled is set. Without them a member of a cluster would start alone.
 func (l *loader) loadDynamic() {
 	if l.dynamic == "" {
 		return
 	}
-	for key, p := range l.cfg.origin {
+	for key, p := range l.origin {
 		if isClusterKey(key) {
 			l.fault(p, "must stand in the file that dynamicConfigFile names, as all server lines")
 		}
@@ -277,7 +249,7 @@ func (l *loader) finish() {
 	for i, keys := range l.ineffective {
 		if len(keys) > 0 {
 			slices.Sort(keys)
-			l.cfg.notices = append(l.cfg.notices, Notice{Level: categories[i].level, File: l.cfg.File,
+			l.notices = append(l.notices, Notice{Level: categories[i].level, File: l.cfg.File,
 				Text: categories[i].text + ": " + strings.Join(keys, ", ")})
 		}
 	}
@@ -285,7 +257,7 @@ func (l *loader) finish() {
 
 // checkDirs refuses directories that are something else.
 func (l *loader) checkDirs() {
-	for key, dir := range map[string]string{"dataDir": l.cfg.DataDir, "dataLogDir": l.cfg.DataLogDir} {
+	for key, dir := range map[string]string{"dataDir": l.cfg.Data.Dir, "dataLogDir": l.cfg.Data.LogDir} {
 		if dir == "" {
 			continue
 		}
@@ -293,7 +265,7 @@ func (l *loader) checkDirs() {
 		switch {
 		case err == nil && !st.IsDir():
 			l.fault(l.at(key), "%s is not a directory", dir)
-		case errors.Is(err, fs.ErrNotExist) && l.cfg.MustExist:
+		case errors.Is(err, fs.ErrNotExist) && l.cfg.Data.MustExist:
 			l.fault(l.at(key), "%s does not exist, and datadir.autocreate=false forbids to create it", dir)
 		case err != nil && !errors.Is(err, fs.ErrNotExist):
 			l.fault(l.at(key), "%v", err)
@@ -327,12 +299,12 @@ func (l *loader) startMode() {
 		only := l.members[0]
 		l.warn(l.at(only.Key()), "is the only server line: this member stands alone and ignores it "+
 			"(standaloneEnabled=false would make it a cluster of one)")
-		l.cfg.Members, l.cfg.ID = nil, 0
+		l.cfg.Cluster.Members, l.cfg.Cluster.ID = nil, 0
 		return
 	}
-	l.cfg.Members = znode.SortMembers(l.members)
+	l.cfg.Cluster.Members = znode.SortMembers(l.members)
 	if l.anyMember {
-		l.cfg.ID = l.cfg.Members[0].ID
+		l.cfg.Cluster.ID = l.cfg.Cluster.Members[0].ID
 	} else {
 		l.readMyID()
 	}
@@ -343,7 +315,7 @@ func (l *loader) startMode() {
 
 // memberLines counts the server lines, wrong ones included.
 func (l *loader) memberLines() (n int) {
-	for key := range l.cfg.origin {
+	for key := range l.origin {
 		if strings.HasPrefix(key, "server.") {
 			n++
 		}
@@ -360,15 +332,15 @@ func (l *loader) mayHaveClientPart() bool {
 
 // readMyID reads dataDir/myid: one line with a number and nothing else.
 func (l *loader) readMyID() {
-	if l.cfg.DataDir == "" || l.faulty("dataDir") {
+	if l.cfg.Data.Dir == "" || l.faulty("dataDir") {
 		return
 	}
-	path := filepath.Join(l.cfg.DataDir, "myid")
+	path := filepath.Join(l.cfg.Data.Dir, "myid")
 	at := property{file: path, line: 1, key: "myid"}
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) && l.myID != nil {
-		l.cfg.origin["myid"] = at
-		l.cfg.ID, l.cfg.WriteMyID = *l.myID, true
+		l.origin["myid"] = at
+		l.cfg.Cluster.ID, l.cfg.Cluster.WriteMyID = *l.myID, true
 		return
 	}
 	if errors.Is(err, fs.ErrNotExist) {
@@ -392,8 +364,8 @@ func (l *loader) readMyID() {
 		l.fault(at, "the data is that of member %d, and the member is to be number %d", id, *l.myID)
 		return
 	}
-	l.cfg.origin["myid"] = at
-	l.cfg.ID = uint8(id)
+	l.origin["myid"] = at
+	l.cfg.Cluster.ID = uint8(id)
 }
 
 // clientAddr decides where clients connect: clientPort in the static file, or the client part of
@@ -406,35 +378,35 @@ func (l *loader) clientAddr() {
 	case l.faulty("myid"):
 		own = Member{} // the number is not known, and 0 is a valid one
 	}
-	if l.port == 0 {
+	if l.client.port == 0 {
 		switch {
 		case own.ClientAddr != "":
-			l.cfg.ClientAddr = own.ClientAddr
-			l.cfg.origin["clientPort"] = l.at(own.Key())
+			l.cfg.Client.Addr = own.ClientAddr
+			l.origin["clientPort"] = l.at(own.Key())
 		case l.has("clientPort") || l.faulty("clientPort") || own.Host == "" && l.mayHaveClientPart():
 			// There is a fault already: of the port, or of what identifies this member.
-		case l.tls.securePort != 0:
-			l.cfg.ClientAddr, l.cfg.SecureClientAddr, l.cfg.ClientTLS = l.cfg.SecureClientAddr, "", TLSOnly
-			l.cfg.origin["clientPort"] = l.at("secureClientPort")
+		case l.tls.secure.port != 0:
+			l.cfg.Client.Addr, l.cfg.Client.SecureAddr, l.cfg.Client.TLS = l.cfg.Client.SecureAddr, "", TLSOnly
+			l.origin["clientPort"] = l.at("secureClientPort")
 		default:
 			l.fault(l.at("clientPort"), "is not set: there would be no port for clients")
 		}
-		if l.portAddr != "" && own.ClientAddr == "" {
+		if l.client.host != "" && own.ClientAddr == "" {
 			l.fault(l.at("clientPortAddress"), "is set, but clientPort is not")
 		}
 		return
 	}
-	l.cfg.ClientAddr = net.JoinHostPort(l.portAddr, strconv.Itoa(l.port))
+	l.cfg.Client.Addr = l.client.addr()
 	if own.ClientAddr == "" {
 		return
 	}
 	host, port, err := SplitHostPort(own.ClientAddr)
-	sameHost := l.portAddr == "" || isWildcard(l.portAddr) || l.portAddr == host
-	if err != nil || port != l.port || !sameHost {
-		l.fault(l.at("clientPort"), "says %s, but %s says %s", l.cfg.ClientAddr, own.Key(), own.ClientAddr)
+	sameHost := l.client.host == "" || isWildcard(l.client.host) || l.client.host == host
+	if err != nil || port != l.client.port || !sameHost {
+		l.fault(l.at("clientPort"), "says %s, but %s says %s", l.cfg.Client.Addr, own.Key(), own.ClientAddr)
 		return
 	}
-	l.cfg.ClientAddr = own.ClientAddr
+	l.cfg.Client.Addr = own.ClientAddr
 }
 
 func isWildcard(host string) bool {
@@ -448,13 +420,11 @@ const defaultHTTPPort = 8080
 // httpAddress decides where HTTP is served: nowhere, unless the file enables it or has a port.
 // (ZooKeeper serves it by default.)
 func (l *loader) httpAddress() {
-	if l.httpOff || !l.httpOn && l.httpPort == 0 {
+	if l.httpOff || !l.httpOn && l.http.port == 0 {
 		return
 	}
-	if l.httpPort == 0 {
-		l.httpPort = defaultHTTPPort
-	}
-	l.cfg.HTTPAddr = net.JoinHostPort(l.httpAddr, strconv.Itoa(l.httpPort))
+	l.http.port = cmp.Or(l.http.port, defaultHTTPPort)
+	l.cfg.HTTP.Addr = l.http.addr()
 }
 
 // finishLogin decides at which ports reading needs a login.
@@ -464,12 +434,12 @@ func (l *loader) finishLogin() {
 		if addr == "" || l.has("admin.requireLogin") {
 			return addr != "" && l.requireLogin
 		}
-		return !IsLoopback(addr) && (c.ClientsSpeakTLS() || c.SASLUsers != nil)
+		return !IsLoopback(addr) && (c.ClientsSpeakTLS() || c.Auth.SASLUsers != nil)
 	}
-	c.HTTPLogin, c.MetricsLogin = needs(c.HTTPAddr), needs(c.MetricsAddr)
-	certificates := c.TLS.TrustStore.File != ""
-	byWord := c.MetricsLogin && !(c.MetricsTLS && certificates) || c.HTTPLogin && !(c.HTTPTLS != TLSOff && certificates)
-	if byWord && c.SuperDigest == "" && c.ViewerDigest == "" {
+	c.HTTP.Login, c.Metrics.Login = needs(c.HTTP.Addr), needs(c.Metrics.Addr)
+	certificates := c.TLS.Clients.TrustStore.File != ""
+	byWord := c.Metrics.Login && !(c.Metrics.TLS && certificates) || c.HTTP.Login && !(c.HTTP.TLS != TLSOff && certificates)
+	if byWord && c.Auth.SuperDigest == "" && c.HTTP.ViewerDigest == "" {
 		l.warn(l.at("admin.requireLogin"), "nobody can read there: admin.viewerDigest is missing")
 	}
 }
@@ -493,8 +463,9 @@ func (l *loader) metricsAddress() {
 				l.warn(l.at(key), "without effect: metricsProvider.className=%s is missing", prometheusProvider)
 			}
 		}
-		l.cfg.MetricsTLS = false
+		l.cfg.Metrics.TLS = false
 		return
 	}
-	l.cfg.MetricsAddr = net.JoinHostPort(l.metricsAddr, strconv.Itoa(cmp.Or(l.metricsPort, defaultMetricsPort)))
+	l.metrics.port = cmp.Or(l.metrics.port, defaultMetricsPort)
+	l.cfg.Metrics.Addr = l.metrics.addr()
 }

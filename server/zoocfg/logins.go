@@ -4,8 +4,6 @@ import (
 	"errors"
 	"maps"
 	"os"
-	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 
@@ -14,25 +12,25 @@ import (
 
 // loginKeys are about who clients are, and what they may do before that is known.
 var loginKeys = map[string]keyDef{
-	"enforce.auth.enabled": {property: true, value: boolean(func(l *loader) *bool { return &l.enforceAuth }), def: "false",
+	"enforce.auth.enabled": {property: true, value: boolean(func(l *loader) *bool { return &l.logins.enforceAuth }), def: "false",
 		effect: "A client must have proved an identity of one of enforce.auth.schemes before any other request."},
 	"enforce.auth.schemes": {property: true, value: value{kind: "some of digest, ip, key, sasl, x509, with commas", use: useAuthSchemes}, def: "(none)",
 		effect: "The schemes that satisfy enforce.auth.enabled. Anybody can log in with digest, under a name of his own, and everybody has an address (ip): only sasl and x509 say who somebody is."},
-	jaasKey: {property: true, zooKeeper: jaasKey, value: text("path", func(l *loader) *string { return &l.jaasFile }), def: "(none)",
+	jaasKey: {property: true, zooKeeper: jaasKey, value: text("path", func(l *loader) *string { return &l.logins.jaasFile }), def: "(none)",
 		effect: "A JAAS file, whose section Server names the users who may log in with SASL (DIGEST-MD5): DigestLoginModule with user_NAME=\"password\". Kerberos stops the start. In ZooKeeper it is an option of the JVM."},
-	"sasl.serverconfig": {property: true, value: text("name of a section", func(l *loader) *string { return &l.jaasSection }), def: "Server",
+	"sasl.serverconfig": {property: true, value: text("name of a section", func(l *loader) *string { return &l.logins.jaasSection }), def: "Server",
 		effect: "The section of the JAAS file that has the users."},
-	usersKey: {own: true, value: text("path", func(l *loader) *string { return &l.usersFile }), def: "(none)",
+	usersKey: {own: true, value: text("path", func(l *loader) *string { return &l.logins.usersFile }), def: "(none)",
 		effect: "A file that names users who may log in with SASL without their passwords in clear: a line for each, as 'lockkeeper digest -sasl USER' prints it. It may stand beside a JAAS file."},
-	superPasswordKey: {property: true, value: text("password", func(l *loader) *string { return &l.superPassword }), def: "(none)",
+	superPasswordKey: {property: true, value: text("password", func(l *loader) *string { return &l.logins.superPassword }), def: "(none)",
 		effect: "The password of the SASL user super, whatever the files of users say. That alone makes nobody a super user: see superUser."},
 	"superUser": {property: true, value: value{kind: "name", use: useSuperUser}, def: "(none)",
 		effect: "The SASL user whom no ACL stops."},
-	"letAnySaslUserDoX": {property: true, value: text("name", func(l *loader) *string { return &l.cfg.AnySASLUser }), def: "(none)",
+	"letAnySaslUserDoX": {property: true, value: text("name", func(l *loader) *string { return &l.cfg.Auth.AnySASLUser }), def: "(none)",
 		effect: "A name that stands for everybody who has logged in with SASL: what an ACL gives to sasl:NAME, they all have."},
-	"allowSaslFailedClients": {property: true, value: boolean(func(l *loader) *bool { return &l.cfg.SASLOptional }), def: "false",
+	"allowSaslFailedClients": {property: true, value: boolean(func(l *loader) *bool { return &l.cfg.Auth.SASLOptional }), def: "false",
 		effect: "With true a client whose login with SASL fails goes on without it, unless SASL is required."},
-	"sessionRequireClientSASLAuth": {property: true, value: boolean(func(l *loader) *bool { return &l.requireSASL }), def: "false",
+	"sessionRequireClientSASLAuth": {property: true, value: boolean(func(l *loader) *bool { return &l.logins.requireSASL }), def: "false",
 		effect: "A client must have logged in with SASL before any other request. It comes before enforce.auth.schemes."},
 	"ensembleAuthName": {property: true, value: value{kind: "names with commas", use: useEnsembleNames}, def: "(none)",
 		effect: "The names of this cluster for clients that say which cluster they expect (scheme ensemble): with another name their connection is closed. It proves nothing, and clients that say nothing are served."},
@@ -64,10 +62,10 @@ const javaProviders = "org.apache.zookeeper.server.auth."
 var authProviders = map[string]func(*loader, property){
 	"DigestAuthenticationProvider":   func(l *loader, p property) { l.ignore(unneeded, p) },
 	"IPAuthenticationProvider":       func(l *loader, p property) { l.ignore(unneeded, p) },
-	"SASLAuthenticationProvider":     func(l *loader, p property) { l.cfg.SASLACLs, l.saslProvider = true, p.key },
+	"SASLAuthenticationProvider":     func(l *loader, p property) { l.cfg.Auth.SASLACLs, l.logins.provider = true, p.key },
 	"EnsembleAuthenticationProvider": func(l *loader, p property) { l.loadEnsemble() },
-	"KeyAuthenticationProvider":      func(l *loader, p property) { l.cfg.KeyScheme = true },
-	"X509AuthenticationProvider":     func(l *loader, p property) { l.x509 = p },
+	"KeyAuthenticationProvider":      func(l *loader, p property) { l.cfg.Auth.KeyScheme = true },
+	"X509AuthenticationProvider":     func(l *loader, p property) { l.tls.x509 = p },
 }
 
 // authProvider refuses providers that are missing: without them nobody has the identities of an ACL
@@ -82,8 +80,8 @@ func authProvider(l *loader, p property) {
 
 // loadEnsemble makes the scheme ensemble known.
 func (l *loader) loadEnsemble() {
-	if l.cfg.Ensembles == nil {
-		l.cfg.Ensembles = []string{}
+	if l.cfg.Auth.Ensembles == nil {
+		l.cfg.Auth.Ensembles = []string{}
 	}
 }
 
@@ -94,7 +92,7 @@ func useEnsembleNames(l *loader, p property) {
 			l.fault(p, "has an empty name")
 			return
 		}
-		l.cfg.Ensembles = append(l.cfg.Ensembles, name)
+		l.cfg.Auth.Ensembles = append(l.cfg.Auth.Ensembles, name)
 	}
 }
 
@@ -102,20 +100,20 @@ func useEnsembleNames(l *loader, p property) {
 // which nobody could log in with it, "" if nothing is.
 var enforceable = map[string]func(*Config) string{
 	"digest": func(c *Config) string {
-		if c.NoDigest {
+		if c.Auth.NoDigest {
 			return "DigestAuthenticationProvider.enabled=false switches it off"
 		}
 		return ""
 	},
 	"ip": func(*Config) string { return "" },
 	"key": func(c *Config) string {
-		if !c.KeyScheme {
+		if !c.Auth.KeyScheme {
 			return "authProvider.N=" + javaProviders + "KeyAuthenticationProvider is missing"
 		}
 		return ""
 	},
 	"sasl": func(c *Config) string {
-		if len(c.SASLUsers) == 0 {
+		if len(c.Auth.SASLUsers) == 0 {
 			return "there are no users: java.security.auth.login.config or saslUsersFile has to name a file with them"
 		}
 		return ""
@@ -126,35 +124,49 @@ var enforceable = map[string]func(*Config) string{
 func enforceableNames() string { return strings.Join(slices.Sorted(maps.Keys(enforceable)), ", ") }
 
 func useAuthSchemes(l *loader, p property) {
-	l.authSchemes = nil
+	l.logins.authSchemes = nil
 	for scheme := range strings.SplitSeq(p.val, ",") {
 		scheme = strings.TrimSpace(scheme)
 		if enforceable[scheme] == nil {
 			l.fault(p, "this version cannot tell who somebody is by the scheme %q; it has %s", scheme, enforceableNames())
 			continue
 		}
-		l.authSchemes = append(l.authSchemes, scheme)
+		l.logins.authSchemes = append(l.logins.authSchemes, scheme)
 	}
+}
+
+// loginLoader collects what several keys decide together.
+type loginLoader struct {
+	enforceAuth bool     // enforce.auth.enabled
+	authSchemes []string // enforce.auth.schemes
+	requireSASL bool     // sessionRequireClientSASLAuth
+
+	jaasFile, jaasSection string            // java.security.auth.login.config, sasl.serverconfig
+	usersFile             string            // saslUsersFile
+	superPassword         string            // SASLAuthenticationProvider.superPassword
+	provider              string            // the key that has named the provider of SASL
+	superUserKeys         map[string]string // the keys that have made them super users, by user
+	faulty                bool              // a file of users is wrong
 }
 
 // requireSchemes decides which schemes a client has to log in with.
 func (l *loader) requireSchemes() {
 	key := "enforce.auth.schemes"
 	switch {
-	case l.requireSASL: // and no other, as in ZooKeeper
-		key, l.authSchemes = "sessionRequireClientSASLAuth", []string{"sasl"}
-	case !l.enforceAuth:
+	case l.logins.requireSASL: // and no other, as in ZooKeeper
+		key, l.logins.authSchemes = "sessionRequireClientSASLAuth", []string{"sasl"}
+	case !l.logins.enforceAuth:
 		return
-	case len(l.authSchemes) == 0:
+	case len(l.logins.authSchemes) == 0:
 		if !l.faulty(key) {
 			l.fault(l.at("enforce.auth.enabled"), "needs enforce.auth.schemes, which says which schemes will do: some of %s",
 				enforceableNames())
 		}
 		return
 	}
-	l.cfg.RequiredSchemes = l.authSchemes
-	for _, scheme := range l.authSchemes {
-		if missing := enforceable[scheme](&l.cfg); missing != "" && !l.usersFaulty {
+	l.cfg.Auth.RequiredSchemes = l.logins.authSchemes
+	for _, scheme := range l.logins.authSchemes {
+		if missing := enforceable[scheme](&l.cfg); missing != "" && !l.logins.faulty {
 			l.fault(l.at(key), "nobody could log in with %s: %s", scheme, missing)
 		}
 	}
@@ -169,28 +181,28 @@ const (
 
 // loadUsers reads who may log in with SASL.
 func (l *loader) loadUsers() {
-	if text, ok := l.readUsers(jaasKey, strings.TrimPrefix(l.jaasFile, "file:")); ok {
-		users, found, err := sasl.ParseJAAS(text, l.jaasSection)
+	if text, ok := l.readUsers(jaasKey, strings.TrimPrefix(l.logins.jaasFile, "file:")); ok {
+		users, found, err := sasl.ParseJAAS(text, l.logins.jaasSection)
 		if err == nil && !found {
-			l.warn(l.at(jaasKey), "%s has no section %s: nobody can log in with SASL", l.jaasFile, l.jaasSection)
+			l.warn(l.at(jaasKey), "%s has no section %s: nobody can log in with SASL", l.logins.jaasFile, l.logins.jaasSection)
 		} else {
-			l.addUsers(jaasKey, l.jaasFile, users, err)
+			l.addUsers(jaasKey, l.logins.jaasFile, users, err)
 		}
 	}
-	if text, ok := l.readUsers(usersKey, l.usersFile); ok {
+	if text, ok := l.readUsers(usersKey, l.logins.usersFile); ok {
 		users, err := sasl.ParseUsers(text)
-		l.addUsers(usersKey, l.usersFile, users, err)
+		l.addUsers(usersKey, l.logins.usersFile, users, err)
 	}
-	if l.superPassword != "" {
-		l.setUsers(sasl.Users{"super": sasl.NewHA1("super", l.superPassword)})
+	if l.logins.superPassword != "" {
+		l.setUsers(sasl.Users{"super": sasl.NewHA1("super", l.logins.superPassword)})
 	}
-	if l.cfg.SASLACLs && l.cfg.SASLUsers == nil && !l.usersFaulty {
-		l.cfg.notices = append(l.cfg.notices, l.cfg.Warning(l.saslProvider,
+	if l.cfg.Auth.SASLACLs && l.cfg.Auth.SASLUsers == nil && !l.logins.faulty {
+		l.notices = append(l.notices, l.cfg.Warning(l.logins.provider,
 			"no file names the users of SASL (%s, %s): ACLs may name them, and nobody can log in", jaasKey, usersKey))
 	}
-	for _, user := range l.cfg.SuperUsers {
-		if _, ok := l.cfg.SASLUsers[user]; !ok && !l.usersFaulty {
-			l.cfg.notices = append(l.cfg.notices, l.cfg.Warning(l.superUserKeys[user], "there is no SASL user %q", user))
+	for _, user := range l.cfg.Auth.SuperUsers {
+		if _, ok := l.cfg.Auth.SASLUsers[user]; !ok && !l.logins.faulty {
+			l.notices = append(l.notices, l.cfg.Warning(l.logins.superUserKeys[user], "there is no SASL user %q", user))
 		}
 	}
 }
@@ -205,7 +217,7 @@ func (l *loader) readUsers(key, file string) (text string, ok bool) {
 	}
 	b, err := os.ReadFile(file)
 	if err != nil {
-		l.usersFaulty = true
+		l.logins.faulty = true
 		l.fault(l.at(key), "%s: %v", file, errors.Unwrap(err))
 		return "", false
 	}
@@ -235,18 +247,10 @@ func (l *loader) warnOfReadableSecrets(props []property) {
 	}
 }
 
-// warnIfReadable warns if everybody on the machine can read a file that has secrets.
-func (l *loader) warnIfReadable(p property, file string) {
-	if st, err := os.Stat(file); err == nil && st.Mode()&0o004 != 0 && runtime.GOOS != "windows" {
-		l.warn(p, "everybody on this machine can read %s, and log in with what is in it (chmod o-r %s)",
-			file, filepath.Base(file))
-	}
-}
-
 // addUsers adds the users of the file that a key names, or reports what is wrong with it.
 func (l *loader) addUsers(key, file string, users sasl.Users, err error) {
 	if err != nil {
-		l.usersFaulty = true
+		l.logins.faulty = true
 		at, syntax := property{file: file, key: key}, (*sasl.SyntaxError)(nil)
 		if errors.As(err, &syntax) {
 			at.line = syntax.Line
@@ -255,7 +259,7 @@ func (l *loader) addUsers(key, file string, users sasl.Users, err error) {
 		return
 	}
 	for _, user := range slices.Sorted(maps.Keys(users)) {
-		if _, twice := l.cfg.SASLUsers[user]; twice {
+		if _, twice := l.cfg.Auth.SASLUsers[user]; twice {
 			l.fault(l.at(key), "%s: user %q is in the file of %s, too", file, user, jaasKey)
 		}
 	}
@@ -263,10 +267,10 @@ func (l *loader) addUsers(key, file string, users sasl.Users, err error) {
 }
 
 func (l *loader) setUsers(users sasl.Users) {
-	if l.cfg.SASLUsers == nil {
-		l.cfg.SASLUsers = sasl.Users{}
+	if l.cfg.Auth.SASLUsers == nil {
+		l.cfg.Auth.SASLUsers = sasl.Users{}
 	}
-	maps.Copy(l.cfg.SASLUsers, users)
+	maps.Copy(l.cfg.Auth.SASLUsers, users)
 }
 
 func useSuperUser(l *loader, p property) {
@@ -274,9 +278,9 @@ func useSuperUser(l *loader, p property) {
 		l.fault(p, "is empty")
 		return
 	}
-	l.cfg.SuperUsers = append(l.cfg.SuperUsers, p.val)
-	if l.superUserKeys == nil {
-		l.superUserKeys = map[string]string{}
+	l.cfg.Auth.SuperUsers = append(l.cfg.Auth.SuperUsers, p.val)
+	if l.logins.superUserKeys == nil {
+		l.logins.superUserKeys = map[string]string{}
 	}
-	l.superUserKeys[p.val] = p.key
+	l.logins.superUserKeys[p.val] = p.key
 }

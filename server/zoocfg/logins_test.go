@@ -48,11 +48,11 @@ func TestSASLUsers(t *testing.T) {
 		writeSecret(t, filepath.Join(dir, "jaas"), jaas)
 		writeSecret(t, filepath.Join(dir, "users"), ann+"\n")
 		cfg, err := Load(file)
-		if err != nil || (cfg.SASLUsers == nil) != (x.want == nil) || len(cfg.SASLUsers) != len(x.want) {
-			t.Errorf("%s: %v, %v", name, cfg.SASLUsers, err)
+		if err != nil || (cfg.Auth.SASLUsers == nil) != (x.want == nil) || len(cfg.Auth.SASLUsers) != len(x.want) {
+			t.Errorf("%s: %v, %v", name, cfg.Auth.SASLUsers, err)
 		}
 		for user, password := range x.want {
-			if cfg.SASLUsers[user] != sasl.NewHA1(user, password) {
+			if cfg.Auth.SASLUsers[user] != sasl.NewHA1(user, password) {
 				t.Errorf("%s: user %s has another password", name, user)
 			}
 		}
@@ -186,8 +186,8 @@ zookeeper.letAnySaslUserDoX=everybody
 `, "")
 	writeSecret(t, filepath.Join(dir, "jaas"), jaas)
 	cfg, err := Load(file)
-	if err != nil || cfg.AnySASLUser != "everybody" || !cfg.SASLACLs || !cfg.KeyScheme || !cfg.SASLOptional || !slices.Equal(cfg.SuperUsers, []string{"bob", "super"}) ||
-		!slices.Equal(cfg.Ensembles, []string{"alpha", "beta"}) || !slices.Equal(cfg.RequiredSchemes, []string{"digest", "sasl"}) {
+	if err != nil || cfg.Auth.AnySASLUser != "everybody" || !cfg.Auth.SASLACLs || !cfg.Auth.KeyScheme || !cfg.Auth.SASLOptional || !slices.Equal(cfg.Auth.SuperUsers, []string{"bob", "super"}) ||
+		!slices.Equal(cfg.Auth.Ensembles, []string{"alpha", "beta"}) || !slices.Equal(cfg.Auth.RequiredSchemes, []string{"digest", "sasl"}) {
 		t.Errorf("%+v, %v", cfg, err)
 	}
 	file, dir = writeConfig(t, base+`java.security.auth.login.config=%D/jaas
@@ -197,7 +197,7 @@ enforce.auth.schemes=digest
 `, "")
 	writeSecret(t, filepath.Join(dir, "jaas"), jaas)
 	cfg, err = Load(file)
-	if err != nil || cfg.Ensembles == nil || len(cfg.Ensembles) != 0 || !slices.Equal(cfg.RequiredSchemes, []string{"sasl"}) {
+	if err != nil || cfg.Auth.Ensembles == nil || len(cfg.Auth.Ensembles) != 0 || !slices.Equal(cfg.Auth.RequiredSchemes, []string{"sasl"}) {
 		t.Errorf("%+v, %v", cfg, err)
 	}
 }

@@ -48,15 +48,15 @@ func (c *Config) settleMemory() {
 	l.Response = cmp.Or(l.Response, min(admission.DefaultResponse, max(minResponseByDefault, share(responseShare))))
 	l.Memory = cmp.Or(l.Memory, max(2*l.Response, share(outputShare)))
 	l.WatchBytes = cmp.Or(l.WatchBytes, share(watchShare))
-	c.IndexBytes = cmp.Or(c.IndexBytes, share(indexShare))
+	c.Console.IndexBytes = cmp.Or(c.Console.IndexBytes, share(indexShare))
 	l.Nodes = cmp.Or(l.Nodes, Unlimited)
 	l.DataBytes = cmp.Or(l.DataBytes, int(all/stateShare))
 	l.Sessions = cmp.Or(l.Sessions, share(bytesPerSession))
 	if l.SessionsPerAddr == 0 {
-		l.SessionsPerAddr = max(Unlimited, sessionsPerConn*c.MaxClientCnxns)
+		l.SessionsPerAddr = max(Unlimited, sessionsPerConn*c.Client.MaxCnxnsPerAddr)
 	}
-	c.MaxCnxns = cmp.Or(c.MaxCnxns, c.DefaultCnxns())
-	c.MaxSilentCnxns = cmp.Or(c.MaxSilentCnxns, maxSilentByDefault)
+	c.Client.MaxCnxns = cmp.Or(c.Client.MaxCnxns, c.DefaultCnxns())
+	c.Client.MaxSilentCnxns = cmp.Or(c.Client.MaxSilentCnxns, maxSilentByDefault)
 }
 
 // DefaultCnxns is MaxCnxns as it is when no file says more.

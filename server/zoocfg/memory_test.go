@@ -25,15 +25,15 @@ func bounds(c *Config) (clients, peers int64) {
 		l.DataBytes, l.DataBytes, // twice while a snapshot of the leader replaces the state
 		l.Memory, l.Memory, // the limit, and the fair part of each connection
 		l.WatchBytes, l.WatchBytes / 4,
-		c.MaxCnxns * ConnBytes,
+		c.Client.MaxCnxns * ConnBytes,
 		l.Sessions * sessionRow,
 		l.SessionsPerAddr * l.IdentityBytes,
-		c.IndexBytes,
+		c.Console.IndexBytes,
 		listings * (2*l.Response + max(l.WatchBytes/400*watchRow, l.DataBytes/nodeBytes*nodeRow)),
 	} {
 		clients += int64(n)
 	}
-	return clients + commands + process, 2 * int64(c.PeerFrameBytes)
+	return clients + commands + process, 2 * int64(c.Cluster.FrameBytes)
 }
 
 // With the defaults no client can make a member take more than maxMemory. With what the peer port
@@ -60,13 +60,13 @@ func TestSmallestMemory(t *testing.T) {
 	if err := c.Validate(); err != nil {
 		t.Error(err)
 	}
-	if c = c.WithDefaults(); c.PeerFrameBytes != peer.DefaultFrameBytes || c.Limits.Response < 2*MaxMaxBuffer {
+	if c = c.WithDefaults(); c.Cluster.FrameBytes != peer.DefaultFrameBytes || c.Limits.Response < 2*MaxMaxBuffer {
 		t.Errorf("%+v", c.Limits)
 	}
 	if n := defaultMemory(); n < minMaxMemory || n > maxMemoryByDefault {
 		t.Errorf("by default it is %d", n)
 	}
-	unlimited := Config{MaxClientCnxns: Unlimited}.WithDefaults()
+	unlimited := Config{Client: Client{MaxCnxnsPerAddr: Unlimited}}.WithDefaults()
 	if n := unlimited.Limits.SessionsPerAddr; n != Unlimited {
 		t.Errorf("without a limit of connections per address there are %d sessions per address", n)
 	}

@@ -66,7 +66,7 @@ type numberedQuota struct {
 func (l *loader) sortRateQuotas() {
 	slices.SortFunc(l.rateQuotas, func(a, b numberedQuota) int { return cmp.Compare(a.number, b.number) })
 	for _, q := range l.rateQuotas {
-		l.cfg.RateQuotas = append(l.cfg.RateQuotas, q.quota)
+		l.cfg.Quotas.Rates = append(l.cfg.Quotas.Rates, q.quota)
 	}
 }
 

@@ -24,7 +24,7 @@ rateQuota.0=bytes=9 writes=8 for /a b
 		{Key: "rateQuota.4", Path: "/tenants/*", Watches: 7},
 		{Key: "rateQuota.10", Identity: znode.Identity{Scheme: "ip", ID: "*"}, Requests: 1000, Writes: 100, Bytes: 1000000, Watches: 5000, Sessions: 20},
 	}
-	if err != nil || !slices.Equal(cfg.RateQuotas, want) {
-		t.Errorf("%+v, %v", cfg.RateQuotas, err)
+	if err != nil || !slices.Equal(cfg.Quotas.Rates, want) {
+		t.Errorf("%+v, %v", cfg.Quotas.Rates, err)
 	}
 }

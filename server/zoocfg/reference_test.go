@@ -153,7 +153,7 @@ func TestKeysAreDescribed(t *testing.T) {
 func TestConfigDefaults(t *testing.T) {
 	plain, _ := load(t, base, "")
 	settled := func(c Config) Config {
-		c.origin, c.notices, c.File, c.DataDir, c.Logger = nil, nil, "", "", nil
+		c.origin, c.notices, c.File, c.Data.Dir, c.Logger = nil, nil, "", "", nil
 		c = c.WithDefaults()
 		c.Logger = nil
 		return c

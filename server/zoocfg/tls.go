@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"maps"
 	"math"
-	"net"
 	"regexp"
 	"slices"
 	"strconv"
@@ -37,26 +36,24 @@ var sslPrefixes = [...]string{clientSide: "ssl.", peerSide: "ssl.quorum."}
 
 // tlsLoader collects what several keys decide together.
 type tlsLoader struct {
-	securePort             int
-	secureAddr             string
+	secure                 endpoint                 // secureClientPort, secureClientPortAddress
 	minVersion, maxVersion [len(sslPrefixes)]uint16 // of ssl.protocol
-	tls13                  [len(sslPrefixes)]bool   // ssl.ciphersuites has some of TLS 1.3
+	tls13                  [len(sslPrefixes)]bool   // some of ssl.ciphersuites
 	cert, key, ca, crl     string                   // tls.*
+	x509                   property                 // authProvider.N with X509AuthenticationProvider
 }
 
-// side is the part of the Config that the keys of a side fill.
+// side is the part that the keys of a side fill.
+func (c *TLS) side(side int) (*secure.Settings, *time.Duration) {
+	if side == peerSide {
+		return &c.Peers, &c.PeerDetectTimeout
+	}
+	return &c.Clients, &c.DetectTimeout
+}
+
 func (l *loader) side(side int) *secure.Settings {
-	if side == peerSide {
-		return &l.cfg.PeerTLS
-	}
-	return &l.cfg.TLS
-}
-
-func (l *loader) detectTimeout(side int) *time.Duration {
-	if side == peerSide {
-		return &l.cfg.PeerTLSDetectTimeout
-	}
-	return &l.cfg.TLSDetectTimeout
+	settings, _ := l.cfg.TLS.side(side)
+	return settings
 }
 
 // tlsKeys are the keys that ssl.x and ssl.quorum.x have in common, and those of certificates.
@@ -117,7 +114,7 @@ func sideKeys(side int) map[string]keyDef {
 			effect: "Whether certificates of " + who + " are looked up in revocation lists. lockkeeper downloads none: true needs " + prefix + "crlFile, or it stops the start."},
 		"crlFile": {own: true, value: directory(field(func(s *secure.Settings) *string { return &s.CRL })), def: "(none)",
 			effect: "A file with revocation lists, in PEM. Each certificate of " + who + " then needs a current list of its issuer, and must not be on it. It is read again as the stores are (" + reload + ")."},
-		"handshakeDetectionTimeoutMillis": {value: millis(1, 5000, func(l *loader) *time.Duration { return l.detectTimeout(side) }), unit: "ms",
+		"handshakeDetectionTimeoutMillis": {value: millis(1, 5000, func(l *loader) *time.Duration { _, timeout := l.cfg.TLS.side(side); return timeout }), unit: "ms",
 			effect: "How long a connection to a port for both may take until its first byte, which shows whether it is TLS."},
 		"ocsp": refuseTrue("lockkeeper asks no OCSP responder; use " + prefix + "crlFile"),
 		"context.supplier.class": {class: KeyRefused, value: refuse("name of a Java class", "lockkeeper can load no class; remove the key, and name stores with "+prefix+"keyStore.location"),
@@ -158,39 +155,37 @@ func sideKeys(side int) map[string]keyDef {
 
 // clientTLSKeys are those that have no counterpart between members.
 var clientTLSKeys = map[string]keyDef{
-	"secureClientPort": {value: integer(1, math.MaxUint16, 0, func(l *loader) *int { return &l.tls.securePort }), def: "(none)",
+	"secureClientPort": {value: integer(1, math.MaxUint16, 0, func(l *loader) *int { return &l.tls.secure.port }), def: "(none)",
 		effect: "The TCP port where clients connect with TLS. Without clientPort it is the only one."},
-	"secureClientPortAddress": {value: value{kind: "host name or IP address", use: func(l *loader, p property) {
-		l.tls.secureAddr = strings.TrimSuffix(strings.TrimPrefix(p.val, "["), "]")
-	}}, def: "(every address)", effect: "The address at which the port for TLS listens."},
+	"secureClientPortAddress": {value: host(func(l *loader) *string { return &l.tls.secure.host }), def: "(every address)", effect: "The address at which the port for TLS listens."},
 	"client.portUnification": {property: true, value: value{kind: kindBoolean, use: func(l *loader, p property) {
 		if on, _ := l.boolValue(p); on {
-			l.cfg.ClientTLS = TLSAlso
+			l.cfg.Client.TLS = TLSAlso
 		}
 	}}, def: "false", effect: "With true the client port takes clients with TLS and without: the first byte decides."},
-	"client.certReload": {property: true, value: boolean(func(l *loader) *bool { return &l.cfg.TLS.Reload }), def: "false",
+	"client.certReload": {property: true, value: boolean(func(l *loader) *bool { return &l.cfg.TLS.Clients.Reload }), def: "false",
 		effect: "Whether the files of ssl.* are read again when they have changed. Connections are kept. Those of tls.* always are."},
-	"sslQuorum": {value: boolean(func(l *loader) *bool { return &l.cfg.PeerTLSOn }), def: "false",
+	"sslQuorum": {value: boolean(func(l *loader) *bool { return &l.cfg.Cluster.TLS }), def: "false",
 		effect: "Whether members speak TLS with each other, with the stores of ssl.quorum.* or tls.*: both show a certificate (ssl.quorum.clientAuth), which has to be for the host in the server line of its member (ssl.quorum.hostnameVerification). See docs/security.md."},
-	"portUnification": {value: boolean(func(l *loader) *bool { return &l.cfg.PeerTLSAlso }), def: "false",
+	"portUnification": {value: boolean(func(l *loader) *bool { return &l.cfg.Cluster.TLSAlso }), def: "false",
 		effect: "Whether the peer port takes members with TLS and without: the first byte decides. It is for turning sslQuorum on or off in a running cluster. As long as it is set, strangers need no certificate."},
-	"sslQuorumReloadCertFiles": {value: boolean(func(l *loader) *bool { return &l.cfg.PeerTLS.Reload }), def: "false",
+	"sslQuorumReloadCertFiles": {value: boolean(func(l *loader) *bool { return &l.cfg.TLS.Peers.Reload }), def: "false",
 		effect: "The same for the files of ssl.quorum.*."},
-	"ssl.clientHostnameVerification": {property: true, value: boolean(func(l *loader) *bool { return &l.cfg.TLS.VerifyClientHost }), def: "false",
+	"ssl.clientHostnameVerification": {property: true, value: boolean(func(l *loader) *bool { return &l.cfg.TLS.Clients.VerifyClientHost }), def: "false",
 		effect: "Whether the certificate of a client must be for the address that it comes from, or for a name that this address has in the DNS and that has this address in turn."},
 	"ssl.authProvider": {property: true, value: value{kind: "x509", use: func(l *loader, p property) {
 		if p.val != "x509" {
 			l.fault(p, "must be x509, not %q: there is no other provider for the holders of certificates", p.val)
 		}
 	}}, def: "x509", effect: "The provider that says who the holder of a certificate is, which is the scheme in ACLs."},
-	"X509AuthenticationProvider.superUser": {property: true, value: value{kind: "distinguished name (RFC 2253)", use: func(l *loader, p property) { l.cfg.X509SuperUser = p.val }}, def: "(none)",
+	"X509AuthenticationProvider.superUser": {property: true, value: value{kind: "distinguished name (RFC 2253)", use: func(l *loader, p property) { l.cfg.Auth.X509SuperUser = p.val }}, def: "(none)",
 		effect: "The holder of a certificate that no ACL stops: the id as it would stand in an ACL, as CN=root,O=example."},
-	"netty.server.outstandingHandshake.limit": {property: true, value: integer(1, math.MaxInt32, 250, func(l *loader) *int { return &l.cfg.MaxHandshakes }), unit: "connections",
+	"netty.server.outstandingHandshake.limit": {property: true, value: integer(1, math.MaxInt32, 250, func(l *loader) *int { return &l.cfg.TLS.MaxHandshakes }), unit: "connections",
 		effect: "How many connections to the ports for clients may be in their TLS handshake at a time. One more takes the place of the one that began first; in ZooKeeper it is closed."},
 	"ssl.x509.clientCertIdType": {own: true, value: value{kind: "SAN or subject", use: func(l *loader, p property) {
 		switch {
 		case strings.EqualFold(p.val, "SAN"):
-			l.cfg.X509Naming.SAN = true
+			l.cfg.Auth.X509Naming.SAN = true
 		case !strings.EqualFold(p.val, "subject"):
 			l.fault(p, "must be SAN or subject, not %q", p.val)
 		}
@@ -200,15 +195,15 @@ var clientTLSKeys = map[string]keyDef{
 		if err == nil {
 			err = secure.CheckNameType(n)
 		}
-		if l.cfg.X509Naming.Type = n; err != nil {
+		if l.cfg.Auth.X509Naming.Type = n; err != nil {
 			l.fault(p, "%v", err)
 		}
 	}}, def: "(6)", effect: "The type of that name, as in RFC 5280: 1 e-mail address, 2 DNS name, 6 URI, 7 IP address."},
-	"ssl.x509.clientCertIdSanMatchRegex": {own: true, value: pattern(func(l *loader) **regexp.Regexp { return &l.cfg.X509Naming.Match }), def: "(.*)",
+	"ssl.x509.clientCertIdSanMatchRegex": {own: true, value: pattern(func(l *loader) **regexp.Regexp { return &l.cfg.Auth.X509Naming.Match }), def: "(.*)",
 		effect: "What that name has to match, in the syntax of Go's package regexp."},
-	"ssl.x509.clientCertIdSanExtractRegex": {own: true, value: pattern(func(l *loader) **regexp.Regexp { return &l.cfg.X509Naming.Extract }), def: "(.*)",
+	"ssl.x509.clientCertIdSanExtractRegex": {own: true, value: pattern(func(l *loader) **regexp.Regexp { return &l.cfg.Auth.X509Naming.Extract }), def: "(.*)",
 		effect: "Which part of that name is the id."},
-	"ssl.x509.clientCertIdSanExtractMatcherGroupIndex": {own: true, value: integer(0, 99, 0, func(l *loader) *int { return &l.cfg.X509Naming.Group }),
+	"ssl.x509.clientCertIdSanExtractMatcherGroupIndex": {own: true, value: integer(0, 99, 0, func(l *loader) *int { return &l.cfg.Auth.X509Naming.Group }),
 		effect: "Which group of ssl.x509.clientCertIdSanExtractRegex the id is; 0 is all of the match."},
 
 	"tls.cert": {own: true, value: directory(func(l *loader) *string { return &l.tls.cert }), def: "(none)",
@@ -222,17 +217,17 @@ var clientTLSKeys = map[string]keyDef{
 
 	"admin.forceHttps": {property: true, value: value{kind: kindBoolean, use: func(l *loader, p property) {
 		if on, _ := l.boolValue(p); on {
-			l.cfg.HTTPTLS = TLSOnly
+			l.cfg.HTTP.TLS = TLSOnly
 		}
 	}}, def: "false", effect: "With true the HTTP port speaks TLS only, with the stores for clients."},
 	"admin.portUnification": {property: true, value: value{kind: kindBoolean, use: func(l *loader, p property) {
-		if on, _ := l.boolValue(p); on && l.cfg.HTTPTLS == TLSOff {
-			l.cfg.HTTPTLS = TLSAlso
+		if on, _ := l.boolValue(p); on && l.cfg.HTTP.TLS == TLSOff {
+			l.cfg.HTTP.TLS = TLSAlso
 		}
 	}}, def: "false", effect: "With true the HTTP port takes requests with TLS and without, with the stores for clients."},
-	"admin.needClientAuth": {property: true, value: boolean(func(l *loader) *bool { return &l.cfg.HTTPNeedCert }), def: "false",
+	"admin.needClientAuth": {property: true, value: boolean(func(l *loader) *bool { return &l.cfg.HTTP.NeedCert }), def: "false",
 		effect: "Whether a client of the HTTP port, or of the port for metrics, must show a certificate when it speaks TLS. Otherwise it may, and has the identities of its holder."},
-	"metricsProvider.forceHttps": {own: true, value: boolean(func(l *loader) *bool { return &l.cfg.MetricsTLS }), def: "false",
+	"metricsProvider.forceHttps": {own: true, value: boolean(func(l *loader) *bool { return &l.cfg.Metrics.TLS }), def: "false",
 		effect: "With true the port for metrics speaks TLS only, with the stores for clients."},
 }
 
@@ -254,27 +249,27 @@ func (l *loader) finishTLS() {
 	}
 	l.finishNaming()
 	l.finishX509()
-	if l.cfg.HTTPAddr == "" && l.cfg.HTTPTLS != TLSOff {
+	if l.cfg.HTTP.Addr == "" && l.cfg.HTTP.TLS != TLSOff {
 		l.warn(l.at("admin.enableServer"), "is not true: there is no HTTP port, and nothing to have TLS")
-		l.cfg.HTTPTLS, l.cfg.HTTPNeedCert = TLSOff, l.cfg.HTTPNeedCert && l.cfg.MetricsTLS
+		l.cfg.HTTP.TLS, l.cfg.HTTP.NeedCert = TLSOff, l.cfg.HTTP.NeedCert && l.cfg.Metrics.TLS
 	}
-	if l.cfg.HTTPNeedCert && l.cfg.HTTPTLS == TLSOff && !l.cfg.MetricsTLS {
+	if l.cfg.HTTP.NeedCert && l.cfg.HTTP.TLS == TLSOff && !l.cfg.Metrics.TLS {
 		l.fault(l.at("admin.needClientAuth"), "needs admin.forceHttps, admin.portUnification or metricsProvider.forceHttps: "+
 			"without TLS nobody shows a certificate")
 	}
 	for key, on := range map[string]bool{
-		"secureClientPort":       l.tls.securePort != 0,
-		"client.portUnification": l.cfg.ClientTLS == TLSAlso,
-		"admin.forceHttps":       l.cfg.HTTPTLS == TLSOnly,
-		"admin.portUnification":  l.cfg.HTTPTLS == TLSAlso,
+		"secureClientPort":       l.tls.secure.port != 0,
+		"client.portUnification": l.cfg.Client.TLS == TLSAlso,
+		"admin.forceHttps":       l.cfg.HTTP.TLS == TLSOnly,
+		"admin.portUnification":  l.cfg.HTTP.TLS == TLSAlso,
 
-		"metricsProvider.forceHttps": l.cfg.MetricsTLS,
+		"metricsProvider.forceHttps": l.cfg.Metrics.TLS,
 	} {
-		if on && !l.cfg.TLS.Enabled() && !l.faulty("ssl.keyStore.location") && !l.faulty("tls.cert") {
+		if on && !l.cfg.TLS.Clients.Enabled() && !l.faulty("ssl.keyStore.location") && !l.faulty("tls.cert") {
 			l.fault(l.at(key), "needs the certificate of this server: tls.cert, or ssl.keyStore.location")
 		}
 	}
-	client := &l.cfg.TLS
+	client := &l.cfg.TLS.Clients
 	if l.cfg.SpeaksTLS() && client.Enabled() && client.TrustStore.File == "" && client.ClientAuth != secure.ClientAuthNone &&
 		!l.faulty("ssl.clientAuth") && !l.faulty("ssl.trustStore.location") && !l.faulty("tls.ca") {
 		l.fault(l.at("ssl.clientAuth"), "is %s, and there are no certificate authorities: set tls.ca or ssl.trustStore.location, "+
@@ -291,10 +286,10 @@ func (l *loader) finishPeerTLS() {
 		return
 	}
 	key := "sslQuorum"
-	if !l.cfg.PeerTLSOn {
+	if !l.cfg.Cluster.TLS {
 		key = "portUnification"
 	}
-	s := &l.cfg.PeerTLS
+	s := &l.cfg.TLS.Peers
 	if !s.Enabled() && !l.faulty("ssl.quorum.keyStore.location") && !l.faulty("tls.cert") {
 		l.fault(l.at(key), "needs the certificate of this server: tls.cert, or ssl.quorum.keyStore.location")
 	}
@@ -304,7 +299,7 @@ func (l *loader) finishPeerTLS() {
 }
 
 // PeersSpeakTLS reports whether members can connect with TLS.
-func (c *Config) PeersSpeakTLS() bool { return c.PeerTLSOn || c.PeerTLSAlso }
+func (c *Config) PeersSpeakTLS() bool { return c.Cluster.TLS || c.Cluster.TLSAlso }
 
 func clientAuthText(a secure.ClientAuth) string {
 	if a == secure.ClientAuthWant {
@@ -315,15 +310,15 @@ func clientAuthText(a secure.ClientAuth) string {
 
 // SpeaksTLS reports whether the port for clients, the HTTP port or that for metrics speaks TLS.
 func (c *Config) SpeaksTLS() bool {
-	return c.ClientsSpeakTLS() || c.HTTPTLS != TLSOff || c.MetricsTLS
+	return c.ClientsSpeakTLS() || c.HTTP.TLS != TLSOff || c.Metrics.TLS
 }
 
 // ClientsSpeakTLS reports whether clients can connect with TLS.
-func (c *Config) ClientsSpeakTLS() bool { return c.ClientTLS != TLSOff || c.SecureClientAddr != "" }
+func (c *Config) ClientsSpeakTLS() bool { return c.Client.TLS != TLSOff || c.Client.SecureAddr != "" }
 
 // ProvesX509 reports whether clients can prove to be the holders of certificates.
 func (c *Config) ProvesX509() bool {
-	return c.ClientsSpeakTLS() && c.TLS.ClientAuth != secure.ClientAuthNone
+	return c.ClientsSpeakTLS() && c.TLS.Clients.ClientAuth != secure.ClientAuthNone
 }
 
 // finishSide fills in the stores of tls.*, and the versions.
@@ -381,29 +376,24 @@ func (l *loader) restrictVersions(side int, prefix string) {
 	s.MinVersion, s.MaxVersion = minVersion, maxVersion
 }
 
-func (l *loader) isTrue(key string) bool {
-	p, ok := l.cfg.origin[key]
-	return ok && strings.EqualFold(p.val, "true")
-}
-
 // secureClientAddr decides where clients connect with TLS.
 func (l *loader) secureClientAddr() {
 	t := &l.tls
-	if t.securePort == 0 {
-		if t.secureAddr != "" && !l.faulty("secureClientPort") {
+	if t.secure.port == 0 {
+		if t.secure.host != "" && !l.faulty("secureClientPort") {
 			l.fault(l.at("secureClientPortAddress"), "is set, but secureClientPort is not")
 		}
 		return
 	}
-	l.cfg.SecureClientAddr = net.JoinHostPort(t.secureAddr, strconv.Itoa(t.securePort))
-	if l.port == t.securePort && l.port != 0 {
+	l.cfg.Client.SecureAddr = t.secure.addr()
+	if l.client.port == t.secure.port && l.client.port != 0 {
 		l.fault(l.at("secureClientPort"), "is the same as clientPort; client.portUnification=true has one port for both")
 	}
 }
 
 // finishNaming fills in what ssl.x509.* leaves open.
 func (l *loader) finishNaming() {
-	n := &l.cfg.X509Naming
+	n := &l.cfg.Auth.X509Naming
 	if !n.SAN {
 		*n = secure.Naming{}
 		return
@@ -428,12 +418,12 @@ func (l *loader) unusedTLS() {
 	if l.cfg.SpeaksTLS() {
 		return
 	}
-	if l.has("ssl.clientAuth") && l.cfg.TLS.ClientAuth == secure.ClientAuthNeed && !l.faulty("ssl.clientAuth") {
+	if l.has("ssl.clientAuth") && l.cfg.TLS.Clients.ClientAuth == secure.ClientAuthNeed && !l.faulty("ssl.clientAuth") {
 		l.fault(l.at("ssl.clientAuth"), "is need, and no port for clients speaks TLS (secureClientPort, client.portUnification): "+
 			"clients would come in without a certificate; remove the key to start without TLS")
 	}
 	var unused []string
-	for key := range l.cfg.origin {
+	for key := range l.origin {
 		if strings.HasPrefix(key, "tls.") && !l.cfg.PeersSpeakTLS() ||
 			strings.HasPrefix(key, "ssl.") && !strings.HasPrefix(key, sslPrefixes[peerSide]) || key == "client.certReload" {
 			unused = append(unused, key)
@@ -441,7 +431,7 @@ func (l *loader) unusedTLS() {
 	}
 	if len(unused) > 0 {
 		slices.Sort(unused)
-		l.cfg.notices = append(l.cfg.notices, Notice{Level: slog.LevelWarn, File: l.cfg.File,
+		l.notices = append(l.notices, Notice{Level: slog.LevelWarn, File: l.cfg.File,
 			Text: fmt.Sprintf("no port for clients speaks TLS (secureClientPort, client.portUnification): without effect: %s", strings.Join(unused, ", "))})
 	}
 }
@@ -452,25 +442,25 @@ func (l *loader) finishX509() {
 		return
 	}
 	const how = "nobody can prove to be the holder of a certificate: that takes secureClientPort or client.portUnification, and ssl.clientAuth other than none"
-	if l.x509.key != "" {
-		l.fault(l.x509, "%s", how)
+	if l.tls.x509.key != "" {
+		l.fault(l.tls.x509, "%s", how)
 	}
-	if slices.Contains(l.cfg.RequiredSchemes, "x509") && len(l.cfg.RequiredSchemes) == 1 {
+	if slices.Contains(l.cfg.Auth.RequiredSchemes, "x509") && len(l.cfg.Auth.RequiredSchemes) == 1 {
 		l.fault(l.at("enforce.auth.schemes"), "%s", how)
 	}
 }
 
 // OpenTLS reads the certificates of the ports for clients and HTTP. Errors are Faults.
 func (c *Config) OpenTLS() (*secure.Keeper, error) {
-	keeper, err := c.openKeeper(c.TLS)
-	if err == nil && !c.TLS.Enabled() {
+	keeper, err := c.openKeeper(c.TLS.Clients)
+	if err == nil && !c.TLS.Clients.Enabled() {
 		return nil, c.Fault("tls.cert", "is not set: a port that speaks TLS needs a certificate")
 	}
 	return keeper, err
 }
 
 // OpenPeerTLS reads the certificates of the port between members. Errors are Faults.
-func (c *Config) OpenPeerTLS() (*secure.Keeper, error) { return c.openKeeper(c.PeerTLS) }
+func (c *Config) OpenPeerTLS() (*secure.Keeper, error) { return c.openKeeper(c.TLS.Peers) }
 
 // openKeeper is secure.Open; a file that cannot be used becomes a Fault of its key.
 func (c *Config) openKeeper(settings secure.Settings) (*secure.Keeper, error) {

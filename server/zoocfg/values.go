@@ -11,36 +11,36 @@ import (
 	"lockkeeper/znode"
 )
 
-func (l *loader) boolValue(p property) (value, ok bool) {
+func (r *report) boolValue(p property) (value, ok bool) {
 	switch {
 	case strings.EqualFold(p.val, "true"):
 		return true, true
 	case strings.EqualFold(p.val, "false"):
 		return false, true
 	}
-	l.fault(p, "must be true or false, not %q", p.val)
+	r.fault(p, "must be true or false, not %q", p.val)
 	return false, false
 }
 
-func (l *loader) yesNo(p property) (value, ok bool) {
+func (r *report) yesNo(p property) (value, ok bool) {
 	switch p.val {
 	case "yes":
 		return true, true
 	case "no":
 		return false, true
 	}
-	l.fault(p, "must be yes or no, not %q", p.val)
+	r.fault(p, "must be yes or no, not %q", p.val)
 	return false, false
 }
 
-func (l *loader) intValue(p property, min, max int) (int, bool) {
+func (r *report) intValue(p property, min, max int) (int, bool) {
 	n, err := strconv.Atoi(p.val)
 	if err != nil {
-		l.fault(p, "must be a number, not %q", p.val)
+		r.fault(p, "must be a number, not %q", p.val)
 		return 0, false
 	}
 	if reason := outOfRange(n, min, max); reason != "" {
-		l.fault(p, "%s", reason)
+		r.fault(p, "%s", reason)
 		return 0, false
 	}
 	return n, true
@@ -154,6 +154,13 @@ func sessionTimeout(field func(*loader) *time.Duration) value {
 
 func directory(field func(*loader) *string) value { return text("path", field) }
 
+// host is a host name or an address; an IPv6 address may be in brackets.
+func host(field func(*loader) *string) value {
+	return value{kind: "host name or IP address", use: func(l *loader, p property) {
+		*field(l) = strings.TrimSuffix(strings.TrimPrefix(p.val, "["), "]")
+	}}
+}
+
 // text is a text that is not empty.
 func text(kind string, field func(*loader) *string) value {
 	return value{kind: kind, use: func(l *loader, p property) {
@@ -187,14 +194,14 @@ func useMaxBuffer(l *loader, p property) {
 	case n < handshakeBytes:
 		// As in ZooKeeper: the four-letter words are answered, and no client gets a session.
 		l.warn(p, "no client can connect: the first request alone has %d bytes", handshakeBytes)
-		l.cfg.MaxBuffer = max(int(n), 1)
+		l.cfg.Client.MaxBuffer = max(int(n), 1)
 	case n > MaxMaxBuffer:
 		// Usually meant for long replies.
 		l.warn(p, "a request of more than %d bytes is refused, whatever this says; "+
 			"replies have another limit, maxResponseBytes", MaxMaxBuffer)
-		l.cfg.MaxBuffer = MaxMaxBuffer
+		l.cfg.Client.MaxBuffer = MaxMaxBuffer
 	default:
-		l.cfg.MaxBuffer = int(n)
+		l.cfg.Client.MaxBuffer = int(n)
 	}
 }
 

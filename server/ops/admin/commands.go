@@ -95,18 +95,18 @@ func id(s wire.SessionID) string { return strconv.FormatInt(int64(s), 10) }
 func configuration(r *request) Fields {
 	c, u, id := r.cfg, r.Usage(), 0
 	if !c.Standalone() {
-		id = int(c.ID)
+		id = int(c.Cluster.ID)
 	}
 	return Fields{
 		{"client_port", r.Figures().ClientPort},
 		{"data_dir", u.DataDir},
 		{"data_log_dir", u.DataLogDir},
-		{"tick_time", c.TickTime.Milliseconds()},
-		{"max_client_cnxns", max(c.MaxClientCnxns, 0)},
-		{"min_session_timeout", c.MinSessionTimeout.Milliseconds()},
-		{"max_session_timeout", c.MaxSessionTimeout.Milliseconds()},
+		{"tick_time", c.Sessions.TickTime.Milliseconds()},
+		{"max_client_cnxns", max(c.Client.MaxCnxnsPerAddr, 0)},
+		{"min_session_timeout", c.Sessions.MinTimeout.Milliseconds()},
+		{"max_session_timeout", c.Sessions.MaxTimeout.Milliseconds()},
 		{"server_id", id},
-		{"client_port_listen_backlog", c.Backlog},
+		{"client_port_listen_backlog", c.Client.Backlog},
 	}
 }
 

@@ -35,7 +35,7 @@ type Server struct {
 // New returns a Server. It reads the configuration file.
 func New(shared *ops.Shared) *Server {
 	cfg := shared.Config()
-	s := &Server{Shared: shared, cfg: cfg, base: cmp.Or(cfg.AdminBase, "/commands"), byName: map[string]*command{}}
+	s := &Server{Shared: shared, cfg: cfg, base: cmp.Or(cfg.HTTP.AdminBase, "/commands"), byName: map[string]*command{}}
 	if cfg.File != "" {
 		if text, err := os.ReadFile(cfg.File); err == nil { // it has been read before
 			s.text, s.properties = zoocfg.Redact(string(text))

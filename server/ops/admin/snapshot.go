@@ -68,7 +68,7 @@ func (s *Server) begin(w http.ResponseWriter, r *http.Request, name, method stri
 	case !s.allowed(w, r, name):
 	case !s.serving():
 		s.fail(w, http.StatusServiceUnavailable, name, notServing)
-	case !l.begin(s.cfg.SnapshotInterval):
+	case !l.begin(s.cfg.HTTP.SnapshotInterval):
 		s.fail(w, http.StatusTooManyRequests, name, "another one is under way, or was less than admin.rateLimiterIntervalInMS ago")
 	default:
 		return true
@@ -79,7 +79,7 @@ func (s *Server) begin(w http.ResponseWriter, r *http.Request, name, method stri
 // serveSnapshot sends the state. Its length is known beforehand, because the state is written
 // twice, the first time to nowhere: so there is no file, and a client that is cut off knows it.
 func (s *Server) serveSnapshot(w http.ResponseWriter, r *http.Request) {
-	if !s.begin(w, r, snapshotName, http.MethodGet, s.cfg.NoSnapshotCommand, &s.snapshots) {
+	if !s.begin(w, r, snapshotName, http.MethodGet, s.cfg.HTTP.NoSnapshotCommand, &s.snapshots) {
 		return
 	}
 	err := s.sendSnapshot(w, r)
@@ -165,7 +165,7 @@ func (s *Server) IsRestore(r *http.Request) bool {
 // serveRestore receives a snapshot into a file, verifies it, and then replaces the state by it. The
 // answer has the zxid at which that happened. Status 504 says that this is not known.
 func (s *Server) serveRestore(w http.ResponseWriter, r *http.Request) {
-	if !s.begin(w, r, restoreName, http.MethodPost, s.cfg.NoRestoreCommand, &s.restores) {
+	if !s.begin(w, r, restoreName, http.MethodPost, s.cfg.HTTP.NoRestoreCommand, &s.restores) {
 		return
 	}
 	zxid, status, err := s.restore(w, r)
@@ -228,8 +228,8 @@ const spoolPattern = "restore-*.tmp"
 // spool returns an empty file for a snapshot that is being received. It is gone when it has been
 // closed.
 func (s *Server) spool() (spoolFile, error) {
-	dir := s.cfg.DataDir
-	if s.cfg.Stores != nil {
+	dir := s.cfg.Data.Dir
+	if s.cfg.Machine.Stores != nil {
 		dir = "" // the system's own for temporary files
 	} else if left, err := filepath.Glob(filepath.Join(dir, spoolPattern)); err == nil {
 		for _, file := range left { // by a process that has ended: there is one restore at a time

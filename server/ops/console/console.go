@@ -45,7 +45,7 @@ const listingsAtOnce = 2
 // there is none. The Console has to be closed.
 func New(shared *ops.Shared, version string, recorder *Recorder, page http.Handler) *Console {
 	c := &Console{Shared: shared, version: version, recorder: recorder, page: page,
-		index: newIndex(shared.View, recorder, shared.Config().IndexBytes), reports: door.NewPace(3),
+		index: newIndex(shared.View, recorder, shared.Config().Console.IndexBytes), reports: door.NewPace(3),
 		listings: make(chan struct{}, listingsAtOnce), replays: make(chan struct{}, 1),
 		reconnects: map[string]*reconnects{}}
 	c.hub = newHub(c)
@@ -198,7 +198,7 @@ func validJSON(data []byte) bool { return json.Valid(data) }
 
 // head is the head of an answer that shows the state at a zxid.
 func (c *Console) head(now time.Time) head {
-	h := head{Member: int(c.Config().ID), At: stamp(now)}
+	h := head{Member: int(c.Config().Cluster.ID), At: stamp(now)}
 	m := c.Standing()
 	if h.Serving = m.LeaderSeen; !h.Serving {
 		h.StaleMs = now.Sub(m.Since).Milliseconds()

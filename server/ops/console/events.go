@@ -73,7 +73,7 @@ func (h *hub) close() {
 func (h *hub) join(w *watcher) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.closed || len(h.watchers) >= h.c.Config().ConsoleWatchers {
+	if h.closed || len(h.watchers) >= h.c.Config().Console.Watchers {
 		return false
 	}
 	h.watchers[w] = true
@@ -303,7 +303,7 @@ func (c *Console) serveEvents(w http.ResponseWriter, r *http.Request) {
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Accel-Buffering", "no")
 	s := stream{w: w, c: http.NewResponseController(w)}
-	hello, _ := json.Marshal(map[string]any{"member": int(c.Config().ID), "version": c.version, "beatMs": beatMs,
+	hello, _ := json.Marshal(map[string]any{"member": int(c.Config().Cluster.ID), "version": c.version, "beatMs": beatMs,
 		"everyMs": everyMs, "bytesPerSecond": bytesPerSecond})
 	ok := s.send("hello", "", hello)
 	if ok && view != "" {

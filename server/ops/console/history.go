@@ -79,7 +79,7 @@ func (c *Console) history(q url.Values, v *viewer, now time.Time) (any, error) {
 			}
 		}
 	}
-	a := historyAnswer{Path: q.Get("path"), Enabled: c.Config().HistoryBytes > 0}
+	a := historyAnswer{Path: q.Get("path"), Enabled: c.Config().Console.HistoryBytes > 0}
 	r := replay{path: a.Path, viewer: v, viewing: c.View}
 	if a.Path == "" {
 		return nil, failf(http.StatusBadRequest, "path is missing")

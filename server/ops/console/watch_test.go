@@ -31,7 +31,10 @@ func (fakeMember) Connections() []ops.Connection { return nil }
 
 // newConsole returns the console of a member with a tape's state.
 func newConsole(p *tape, watchers, historyBytes int) *Console {
-	m := fakeMember{tape: p, cfg: &zoocfg.Config{ID: 1, ConsoleWatchers: watchers, HistoryBytes: historyBytes, IndexBytes: 1 << 30},
+	m := fakeMember{tape: p, cfg: &zoocfg.Config{
+		Cluster: zoocfg.Cluster{ID: 1},
+		Console: zoocfg.Console{Watchers: watchers, HistoryBytes: historyBytes, IndexBytes: 1 << 30},
+	},
 		sessions: session.NewManager(session.Config{})}
 	m.cfg.Limits.Memory = 1 << 30
 	return New(ops.NewShared(m, door.New(door.Config{Settings: m.cfg, Sessions: m.sessions})), "test", p.r, nil)

@@ -172,7 +172,7 @@ func (d *Door) guard(next http.Handler, login bool) http.Handler {
 		if conn, ok := r.Context().Value(connKey{}).(*conn); ok && conn.framing.isLast() {
 			w.Header().Set("Connection", "close")
 		}
-		need := rightTo(r, d.cfg.Settings.AdminBase)
+		need := rightTo(r, d.cfg.Settings.HTTP.AdminBase)
 		if need != rightOfAll && !d.isOwnHost(r.Host) {
 			d.hosts.Add(1)
 			WriteError(w, http.StatusMisdirectedRequest,
@@ -224,7 +224,7 @@ func (d *Door) mayView(ids []znode.Identity) bool {
 
 // isViewer reports whether identities prove the password of the super user or of the viewer.
 func (d *Door) isViewer(ids []znode.Identity) bool {
-	return znode.IsSuper(ids) || slices.Contains(ids, znode.Identity{Scheme: "digest", ID: d.cfg.Settings.ViewerDigest})
+	return znode.IsSuper(ids) || slices.Contains(ids, znode.Identity{Scheme: "digest", ID: d.cfg.Settings.HTTP.ViewerDigest})
 }
 
 // login returns the identities of a request; false if its address has to wait because it has sent
@@ -232,7 +232,8 @@ func (d *Door) isViewer(ids []znode.Identity) bool {
 func (d *Door) login(r *http.Request) ([]znode.Identity, bool) {
 	scheme, auth, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	user, _, _ := strings.Cut(auth, ":")
-	kept := scheme == "digest" && user != "" && (isOf(user, d.cfg.Settings.SuperDigest) || isOf(user, d.cfg.Settings.ViewerDigest))
+	s := d.cfg.Settings
+	kept := scheme == "digest" && user != "" && (isOf(user, s.Auth.SuperDigest) || isOf(user, s.HTTP.ViewerDigest))
 	from := clientAddr(r)
 	if kept && d.guesses.waits(from, time.Now()) {
 		return nil, false
@@ -322,7 +323,7 @@ func (d *Door) isOwnHost(host string) bool {
 			return true
 		}
 	}
-	if slices.Contains(d.cfg.Settings.ConsoleHosts, host) {
+	if slices.Contains(d.cfg.Settings.Console.Hosts, host) {
 		return true
 	}
 	return slices.ContainsFunc(d.cfg.Members(), func(o zoocfg.Member) bool {

@@ -55,7 +55,7 @@ func NewPace(rests int) *Pace { return &Pace{turns: make(chan struct{}, 1), rest
 func (d *Door) inTurn(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		reads := r.Method == http.MethodGet || r.Method == http.MethodHead
-		if !reads || rightTo(r, d.cfg.Settings.AdminBase) != rightOfReaders || CallerOf(r).IsSuper() {
+		if !reads || rightTo(r, d.cfg.Settings.HTTP.AdminBase) != rightOfReaders || CallerOf(r).IsSuper() {
 			next.ServeHTTP(w, r)
 			return
 		}

@@ -18,7 +18,7 @@ import (
 func TestAnswersTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const makes, sends = 100 * time.Millisecond, 10 * time.Second
-		d := New(Config{Settings: &zoocfg.Config{AdminBase: "/commands"}})
+		d := New(Config{Settings: &zoocfg.Config{HTTP: zoocfg.HTTP{AdminBase: "/commands"}}})
 		p := d.pace
 		h := d.inTurn(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			time.Sleep(makes)

@@ -47,12 +47,12 @@ func (d *Door) Open(name string, l net.Listener, handler http.Handler, login boo
 	if !login && !zoocfg.IsLoopback(l.Addr().String()) {
 		d.cfg.Log.Warn(name+" lets everybody read what no ACL protects (admin.requireLogin)", "addr", l.Addr())
 	}
-	slots := newSlots(l, cfg.HTTPConns, cfg.HTTPConnsPerAddr)
+	slots := newSlots(l, cfg.HTTP.Conns, cfg.HTTP.ConnsPerAddr)
 	p := &Port{name: name, log: d.cfg.Log, slots: slots, srv: &http.Server{
 		Handler:     d.guard(d.wholeRequests(d.inTurn(handler), withBody), login),
 		ConnContext: withConn, ConnState: stateChanged,
-		ReadTimeout: cfg.HTTPRequestTimeout, WriteTimeout: cfg.HTTPRequestTimeout + 2*Timeout,
-		IdleTimeout: cfg.HTTPIdleTimeout, MaxHeaderBytes: 16 << 10, ErrorLog: d.errorLog(),
+		ReadTimeout: cfg.HTTP.RequestTimeout, WriteTimeout: cfg.HTTP.RequestTimeout + 2*Timeout,
+		IdleTimeout: cfg.HTTP.IdleTimeout, MaxHeaderBytes: 16 << 10, ErrorLog: d.errorLog(),
 	}}
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -127,7 +127,7 @@ func (s *Words) dumpText() string {
 func (s *Words) connectionSets() expirySets {
 	sets := expirySets{}
 	for _, c := range s.Connections() {
-		id, at := wire.SessionID(0), c.Accepted.Add(s.Config().HandshakeTimeout)
+		id, at := wire.SessionID(0), c.Accepted.Add(s.Config().Client.HandshakeTimeout)
 		if c.Session != nil {
 			st := c.Session.Stats()
 			id, at = c.Session.ID(), st.LastHeard.Add(st.Timeout)

@@ -255,7 +255,7 @@ func (s *Words) confText() string {
 	c, f, u := s.Config(), s.Figures(), s.Usage()
 	id := 0
 	if !c.Standalone() {
-		id = int(c.ID)
+		id = int(c.Cluster.ID)
 	}
 	var b strings.Builder
 	line := func(key string, value any) { fmt.Fprintf(&b, "%s=%v\n", key, value) }
@@ -265,22 +265,22 @@ func (s *Words) confText() string {
 	line("dataDirSize", u.DataBytes)
 	line("dataLogDir", u.DataLogDir)
 	line("dataLogSize", u.LogBytes)
-	line("tickTime", c.TickTime.Milliseconds())
-	line("maxClientCnxns", max(c.MaxClientCnxns, 0))
-	line("minSessionTimeout", c.MinSessionTimeout.Milliseconds())
-	line("maxSessionTimeout", c.MaxSessionTimeout.Milliseconds())
-	line("clientPortListenBacklog", c.Backlog)
+	line("tickTime", c.Sessions.TickTime.Milliseconds())
+	line("maxClientCnxns", max(c.Client.MaxCnxnsPerAddr, 0))
+	line("minSessionTimeout", c.Sessions.MinTimeout.Milliseconds())
+	line("maxSessionTimeout", c.Sessions.MaxTimeout.Milliseconds())
+	line("clientPortListenBacklog", c.Client.Backlog)
 	line("serverId", id)
 	if c.Standalone() {
 		return b.String()
 	}
-	self, _ := f.Membership.Member(c.ID)
+	self, _ := f.Membership.Member(c.Cluster.ID)
 	peerType := 0
 	if self.Observer {
 		peerType = 1
 	}
-	line("initLimit", c.InitLimit)
-	line("syncLimit", c.SyncLimit)
+	line("initLimit", c.Cluster.InitLimit)
+	line("syncLimit", c.Cluster.SyncLimit)
 	line("electionAlg", 3)
 	line("electionPort", self.ElectionPort)
 	line("quorumPort", self.PeerPort)
