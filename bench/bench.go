@@ -15,7 +15,7 @@ import (
 	"lockkeeper/wire"
 )
 
-// Config says what to measure.
+// Config describes a measurement.
 type Config struct {
 	// Servers are host:port; client n connects to the n-th of them, and again from the first.
 	Servers []string
@@ -23,10 +23,11 @@ type Config struct {
 	TLS *tls.Config
 	// Workload is one of Workloads.
 	Workload string
-	// Clients is how many connections work side by side; 0 means the workload's own number.
+	// Clients is the number of connections that work side by side; 0 means the workload's own
+	// number.
 	Clients int
-	// InFlight is how many requests a client has outstanding, where the workload pipelines; 0 means
-	// 1.
+	// InFlight is the number of requests that a client has in flight, where the workload pipelines;
+	// 0 means 1.
 	InFlight int
 	// Duration is for how long is measured; 0 means 10 s. Workloads that do a fixed number of
 	// things take as long as these do.
@@ -35,8 +36,8 @@ type Config struct {
 	WarmUp time.Duration
 	// Size is the length of the data that are written, in bytes; 0 means 100.
 	Size int
-	// Nodes is how many nodes the workload znodes makes, or Rounds the number of rounds of herd,
-	// failover and boot; 0 means the workload's own number.
+	// Nodes is the number of nodes that the workload znodes makes, Rounds the number of rounds of
+	// herd, failover and boot; 0 means the workload's own number.
 	Nodes, Rounds int
 	// Session is the session timeout asked for; 0 means 30 s.
 	Session time.Duration
@@ -49,7 +50,7 @@ type Config struct {
 	// Settle is called before the servers' memory is looked at, to have them put it in order; nil
 	// waits 3 s for them to do so themselves.
 	Settle func(ctx context.Context) error
-	// Leave says that what was made need not be deleted in the end: the servers' data go anyway.
+	// Leave says that the nodes need not be deleted in the end: the servers' data go anyway.
 	Leave bool
 	// Progress is called about twice a second, from another goroutine; nil: never.
 	Progress func(Progress)
@@ -62,7 +63,7 @@ type Progress struct {
 	Phase   string // set up, warm up, measure
 }
 
-// Result is what a run measured.
+// Result is the result of a run.
 type Result struct {
 	Workload string   `json:"workload"`
 	Servers  []string `json:"servers"`
@@ -75,16 +76,16 @@ type Result struct {
 	PerSecond float64 `json:"opsPerSecond"`
 	// Latency is of one operation, as a client sees it.
 	Latency Latency `json:"latencyMs"`
-	// Errors counts what went wrong, by text. A client that loses its connection opens another one.
+	// Errors counts the errors, by text. A client that loses its connection opens another one.
 	Errors map[string]int `json:"errors,omitempty"`
 	// ServerCPU is the CPU time of all servers together, in microseconds for each operation; 0 if
 	// it is not known.
 	ServerCPU float64 `json:"serverCpuUsPerOp,omitempty"`
 	// ClientCPU is this process's own.
 	ClientCPU float64 `json:"clientCpuUsPerOp,omitempty"`
-	// Resident is what each server has in memory at the end, in bytes; in the order of Servers.
+	// Resident is the resident memory of each server at the end, in bytes; in the order of Servers.
 	Resident []int64 `json:"residentBytes,omitempty"`
-	// Figures are what only this workload measures, by name and unit.
+	// Figures are the figures of this workload alone, by name and unit.
 	Figures map[string]float64 `json:"figures,omitempty"`
 }
 
@@ -116,7 +117,7 @@ func (c *Config) setDefaults(w workload) {
 	c.Session = cmp.Or(c.Session, 30*time.Second)
 }
 
-// Validate reports what is wrong with c.
+// Validate reports the faults of c.
 func (c *Config) Validate() error {
 	var faults []error
 	w, ok := find(c.Workload)
@@ -153,7 +154,7 @@ type run struct {
 	dir   string // the node below which everything is made; gone in the end
 	ops   atomic.Int64
 	phase atomic.Pointer[string]
-	// figures are those of Result.
+	// figures is Result.Figures.
 	figures map[string]float64
 }
 
@@ -163,8 +164,8 @@ func newRun(cfg Config) *run {
 	return r
 }
 
-// Run measures one workload. It returns what it has measured so far when ctx ends, and an error if
-// the run is worthless.
+// Run measures one workload. When ctx ends, it returns the measurements so far. It returns an error
+// if the run is worthless.
 func Run(ctx context.Context, cfg Config) (*Result, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -259,7 +260,7 @@ func (r *run) dialAll(ctx context.Context, opened func(took time.Duration)) (all
 	return all, leave, err
 }
 
-// each calls f for 0 to n-1, several side by side, until one fails. The error is that of the first.
+// each calls f for 0 to n-1, several side by side, until one fails. It returns the first error.
 func (r *run) each(n int, f func(i int) error) error {
 	const atOnce = 32
 	slots := make(chan struct{}, atOnce)
@@ -311,7 +312,7 @@ func (r *run) makeDirs(ctx context.Context, name string, n int) error {
 	return r.makeNodes(ctx, n, func(i int) string { return fmt.Sprintf("%s/%s%d", r.dir, name, i) }, nil)
 }
 
-// syncAll returns when every server knows what has been written.
+// syncAll returns when every server has applied all writes.
 func (r *run) syncAll(ctx context.Context) error {
 	for i := range r.Servers {
 		c, err := r.dial(ctx, i)
@@ -327,7 +328,7 @@ func (r *run) syncAll(ctx context.Context) error {
 	return nil
 }
 
-// removeDir deletes what is below the directory, and it.
+// removeDir deletes the directory with everything below it.
 func (r *run) removeDir() {
 	r.enter("clean up")
 	for i := range r.Servers { // the first that serves

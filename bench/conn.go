@@ -63,10 +63,10 @@ func dial(ctx context.Context, config *tls.Config, addr string, timeout, patienc
 	return c, nil
 }
 
-// put appends a request to what flush sends.
+// put appends a request to the output of flush.
 func (c *conn) put(op wire.Op, body wire.Record) { c.out, _ = c.Append(c.out, op, body) }
 
-// flush sends what has been put, with one system call.
+// flush sends the output with one system call.
 func (c *conn) flush() error {
 	_, err := c.Write(c.out)
 	c.out, c.sent = c.out[:0], time.Now()
@@ -198,7 +198,7 @@ func (c *conn) whole() bool {
 	return c.R.Buffered() >= lengthBytes+int(binary.BigEndian.Uint32(b))
 }
 
-// pipelineWindow is how many requests pipeline has outstanding.
+// pipelineWindow is the number of requests that pipeline has in flight.
 const pipelineWindow = 256
 
 // pipeline sends n requests, many at a time, and reads all replies. see is called for each; an
@@ -270,8 +270,8 @@ func (c *conn) removeAll(path string) error {
 	return c.remove(path)
 }
 
-// mode is what a server says of itself in its answer to the four-letter word srvr: leader,
-// follower, observer, standalone; "" if nothing.
+// mode is the mode in a server's answer to the four-letter word srvr: leader, follower, observer,
+// standalone; "" if nothing.
 func mode(config *tls.Config, addr string) string {
 	c, err := connect(context.Background(), config, addr, time.Second)
 	if err != nil {

@@ -199,7 +199,7 @@ func TestGone(t *testing.T) {
 	if gone(cmd.Process.Pid) {
 		t.Error("a process that runs is gone")
 	}
-	// Nobody has waited for it yet: what is left of it counts as gone.
+	// Nobody has waited for it yet: a zombie counts as gone.
 	if err := killProcess(cmd.Process.Pid); err != nil {
 		t.Error(err)
 	}

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// subBuckets is how many buckets there are for each power of two: a value is off by less than 1/64.
+// subBuckets is the number of buckets for each power of two: a value is off by less than 1/64.
 const subBuckets = 64
 
 // Histogram counts durations, from 1 ns to hours, in buckets of equal relative width. The zero
@@ -49,7 +49,7 @@ func (h *Histogram) Add(d time.Duration) {
 	h.max = max(h.max, d)
 }
 
-// Merge adds what other has counted.
+// Merge adds the counts of other.
 func (h *Histogram) Merge(other *Histogram) {
 	if n := len(other.counts) - len(h.counts); n > 0 {
 		h.counts = append(h.counts, make([]uint64, n)...)
@@ -62,7 +62,7 @@ func (h *Histogram) Merge(other *Histogram) {
 	h.max = max(h.max, other.max)
 }
 
-// Count is how many durations have been counted.
+// Count is the number of counted durations.
 func (h *Histogram) Count() uint64 { return h.total }
 
 // Max is the longest, exactly.

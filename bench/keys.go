@@ -9,7 +9,7 @@ import (
 	"lockkeeper/wire"
 )
 
-// keysPerClient is how many nodes each client of write, read, mixed and failover uses.
+// keysPerClient is the number of nodes of each client of write, read, mixed and failover.
 const keysPerClient = 16
 
 func (r *run) key(client, i int) string { return fmt.Sprintf("%s/c%d-%d", r.dir, client, i) }
@@ -55,7 +55,7 @@ type pipeline struct {
 
 // work always has inFlight requests outstanding, until ctx ends or the connection breaks.
 func (p *pipeline) work(ctx context.Context, c *conn, done func(time.Duration)) error {
-	starts := make([]time.Time, p.inFlight) // of what is outstanding, a ring
+	starts := make([]time.Time, p.inFlight) // of the requests in flight, a ring
 	first, outstanding := 0, 0
 	for ctx.Err() == nil {
 		now := time.Now()

@@ -32,7 +32,7 @@ func lockCycle(ctx context.Context, r *run) error {
 					return err
 				}
 				if len(names) != 1 {
-					// What an earlier connection of this client has left goes with its session.
+					// The nodes of an earlier connection of this client go with its session.
 					r.fail(errors.New("somebody else in the queue"))
 				}
 				if _, err := c.call(wire.OpDelete, &wire.DeleteRequest{Path: own, Version: -1}); err != nil {
@@ -112,8 +112,8 @@ func (q *queue) watchLocked(node string) chan struct{} {
 	return ch
 }
 
-// watch records that a client watches a node; another one may have, whose session has ended
-// since.
+// watch records that a client watches a node; another one with an ended session may have watched
+// it.
 func (q *queue) watch(node string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

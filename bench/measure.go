@@ -15,7 +15,7 @@ import (
 	"lockkeeper/internal/cputime"
 )
 
-// meter adds up what is measured.
+// meter adds up the measurements.
 type meter struct {
 	measuring atomic.Bool
 
@@ -27,7 +27,7 @@ type meter struct {
 	clientCPU time.Duration
 }
 
-// merge adds what a client has counted.
+// merge adds a client's counts.
 func (m *meter) merge(h *Histogram) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -44,7 +44,7 @@ func (m *meter) fail(err error) {
 	m.errors[brief(err)]++
 }
 
-// brief formats an error without what differs each time.
+// brief formats an error without the parts that differ each time.
 func brief(err error) string {
 	var op *net.OpError
 	switch {
@@ -88,7 +88,7 @@ func (r *run) startUsage() usageMark {
 	return usageMark{u.CPU, cputime.Process(), known, time.Now()}
 }
 
-// addUsage adds what has passed since mark to what was measured.
+// addUsage adds the usage since mark to the measurements.
 func (r *run) addUsage(mark usageMark) {
 	r.elapsed += time.Since(mark.at)
 	r.clientCPU += cputime.Process() - mark.own
@@ -97,10 +97,10 @@ func (r *run) addUsage(mark usageMark) {
 	}
 }
 
-// Measure has clients work side by side, which need not speak ZooKeeper's protocol: for
-// cfg.WarmUp, and then for cfg.Duration, which is measured. A client works until its ctx ends, and
-// calls done, from one goroutine, for each operation. Its error ends them all. Of cfg only what is
-// not about a workload counts.
+// Measure has clients work side by side, which need not speak ZooKeeper's protocol: for cfg.WarmUp,
+// and then for the measured cfg.Duration. A client works until its ctx ends, and calls done, from
+// one goroutine, for each operation. Its error ends them all. It ignores the fields of cfg that are
+// about workloads.
 func Measure(ctx context.Context, cfg Config, client func(ctx context.Context, n int,
 	done func(took time.Duration)) error) (*Result, error) {
 	cfg.setDefaults(workload{})
@@ -147,8 +147,8 @@ func (r *run) measure(ctx context.Context, client func(ctx context.Context, n in
 	return nil
 }
 
-// work is what a client does on one connection, until ctx ends or the connection breaks. It calls
-// done for each operation.
+// work runs a client on one connection, until ctx ends or the connection breaks. It calls done for
+// each operation.
 type work func(ctx context.Context, c *conn, done func(took time.Duration)) error
 
 // clients measures clients that work on one connection after the other.

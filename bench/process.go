@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Usage is what processes have used: CPU time of all their threads since they started, and resident
+// Usage is the usage of processes: CPU time of all their threads since they started, and resident
 // memory now.
 type Usage struct {
 	CPU      time.Duration
@@ -32,7 +32,7 @@ func procStat(pid int) ([]string, error) {
 	return strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])), nil
 }
 
-// UsageOf reads what one process has used from /proc (Linux).
+// UsageOf reads the usage of one process from /proc (Linux).
 func UsageOf(pid int) (u Usage, err error) {
 	const utime, stime, rss = 11, 12, 21 // counted from the state
 	fields, err := procStat(pid)
@@ -54,7 +54,7 @@ func UsageOf(pid int) (u Usage, err error) {
 }
 
 // gone says whether a process has ended and closed its files. Its first thread may have ended
-// before the others; what is left then, until the parent has waited for it, is that thread alone.
+// before the others; that thread alone remains then, until the parent has waited for it.
 func gone(pid int) bool {
 	threads, err1 := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
 	stat, err2 := procStat(pid)

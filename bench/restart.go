@@ -196,7 +196,7 @@ func failover(ctx context.Context, r *run) error {
 	return nil
 }
 
-// leaderKill is what the clients of failover see.
+// leaderKill records a kill of the leader as the clients of failover see it.
 type leaderKill struct {
 	run    *run
 	leader int

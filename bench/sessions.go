@@ -10,18 +10,18 @@ import (
 )
 
 const (
-	// silentSessions is how many sessions fall silent, to see them expire, at most as many as there
-	// are clients.
+	// silentSessions is the number of sessions that fall silent, to see them expire; at most one
+	// for each client.
 	silentSessions = 20
-	// silentTimeout is what these ask for; a server may give them more.
+	// silentTimeout is the timeout that these request; a server may give them more.
 	silentTimeout = 4 * time.Second
-	// settling is what servers get to put their memory in order before it is looked at.
+	// settling is the time for servers to settle their memory before it is measured.
 	settling = 5 * time.Second
 )
 
-// sessions opens idle sessions. An operation is the opening of one; then it is measured what they
-// cost and how late one that falls silent expires: the time from its timeout, counted from the last
-// byte that it sent, until another client has the event that its node is gone.
+// sessions opens idle sessions. An operation is the opening of one; then it measures their cost and
+// how late one that falls silent expires: the time from its timeout, counted from the last byte
+// that it sent, until another client has the event that its node is gone.
 func sessions(ctx context.Context, r *run) error {
 	if err := r.settle(ctx); err != nil {
 		return err

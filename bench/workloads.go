@@ -33,7 +33,7 @@ func workloads() []workload {
 	}
 }
 
-// Workloads are the names of all workloads, and what each is about.
+// Workloads are the names of all workloads, with their descriptions.
 func Workloads() (list [][2]string) {
 	for _, w := range workloads() {
 		list = append(list, [2]string{w.name, w.about})

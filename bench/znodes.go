@@ -10,12 +10,12 @@ import (
 
 const (
 	defaultNodes = 200_000
-	// nodesPerDir is how many nodes stand below one.
+	// nodesPerDir is the number of nodes below one.
 	nodesPerDir = 1000
 )
 
-// znodes makes many nodes. An operation is the making of one; then it is measured what they cost
-// and, with Config.Start, how long the first server takes to serve again after kill -9.
+// znodes makes many nodes. An operation is the making of one; then it measures their cost and, with
+// Config.Start, how long the first server takes to serve again after kill -9.
 func znodes(ctx context.Context, r *run) error {
 	r.Nodes = cmp.Or(r.Nodes, defaultNodes)
 	dirs := (r.Nodes + nodesPerDir - 1) / nodesPerDir

@@ -8,7 +8,7 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// A member's wall clock can be set; what it stamps shows it.
+// A member's wall clock can be set; its stamps show it.
 func TestSetClock(t *testing.T) {
 	l := newLabWith(t, time.Minute, ClusterConfig{Target: findTarget(t, "lockkeeper"), Members: 1, TestClocks: true})
 	conn := l.connect()

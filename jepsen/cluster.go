@@ -18,13 +18,13 @@ import (
 	"lockkeeper/internal/freeport"
 )
 
-// A ClusterConfig says what cluster to start.
+// A ClusterConfig describes a cluster.
 type ClusterConfig struct {
 	// Target is the server software.
 	Target Target
-	// Members is how many; 1 is a standalone member without server.N lines.
+	// Members is their number; 1 is a standalone member without server.N lines.
 	Members int
-	// Observers is how many of the Members do not vote: the last ones.
+	// Observers is the number of the Members that do not vote: the last ones.
 	Observers int
 	// Dir is where every member gets a directory of its own: configuration, data and log. It must
 	// exist. Close leaves it there, for the logs.
@@ -44,7 +44,8 @@ type ClusterConfig struct {
 	// TestClocks gives every member a wall clock that Member.SetClock sets, and a monotonic one
 	// that Member.Suspend stops. lockkeeper only.
 	TestClocks bool
-	// Env, unless nil, returns what is added to the environment of a member's process, by its ID.
+	// Env, unless nil, returns variables to add to the environment of a member's process, by its
+	// ID.
 	Env func(id int) []string
 	// Places are where the members run, one for each; if nil, all of them run on this machine's
 	// loopback.
@@ -138,7 +139,7 @@ func StartCluster(ctx context.Context, cfg ClusterConfig) (*Cluster, error) {
 	return c, nil
 }
 
-// portsEach is how many ports a member has: client, peer, election, HTTP, metrics.
+// portsEach is the number of ports of a member: client, peer, election, HTTP, metrics.
 const portsEach = 5
 
 // AdminAuth is the identity, of the scheme digest, that may change the members of a cluster with
@@ -217,7 +218,7 @@ func withDescriptors(n int) []string {
 	return []string{"sh", "-c", fmt.Sprintf(`ulimit -n %d && exec "$@"`, n), "sh"}
 }
 
-// role is what the server line of member number id says about it.
+// role is the role of member number id in its server line.
 func (cfg ClusterConfig) role(id int) string {
 	if id > cfg.Members-cfg.Observers {
 		return "observer"
@@ -278,9 +279,9 @@ func (c *Cluster) AwaitLeader(ctx context.Context) (*Member, error) {
 	return leader, nil
 }
 
-// Complaints are what went wrong inside of the members: data races and panics that their logs hold,
-// and members that do not run although nobody ended them. A test that passes with one of these has
-// not passed.
+// Complaints are faults inside of the members: data races and panics that their logs hold, and
+// members that do not run although nobody ended them. A test that passes with one of these has not
+// passed.
 func (c *Cluster) Complaints() ([]string, error) {
 	var all []string
 	for _, m := range c.members {
@@ -330,13 +331,13 @@ func tempDir(name string) (string, error) {
 // ErrReplicasDiffer says that two members hold different trees at one zxid.
 var ErrReplicasDiffer = errors.New("replicas differ")
 
-// digests are what members say of their states with the word hash: by zxid, the digest of the tree
-// as it was then. lockkeeper has one, of its newest zxid; ZooKeeper has one for every 128th.
+// digests are the members' digests from the word hash: by zxid, the digest of the tree as it was
+// then. lockkeeper has one, of its newest zxid; ZooKeeper has one for every 128th.
 type digests map[string]int64
 
 // AwaitAgreement waits until all members show the same digest for one zxid, and returns it. Nobody
-// should write meanwhile. The error wraps ErrReplicasDiffer when they never will, or says at the
-// end of ctx what is missing.
+// should write meanwhile. The error wraps ErrReplicasDiffer when they never will, or names at the
+// end of ctx the missing members.
 func (c *Cluster) AwaitAgreement(ctx context.Context) (zxid string, err error) {
 	var differ error
 	err = Poll(ctx, 100*time.Millisecond, func() error {

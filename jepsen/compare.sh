@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Measures lockkeeper beside ZooKeeper and etcd, three members each, on this machine.
-# docs/performance.md says what and how.
+# docs/performance.md describes the measurements.
 #
 #   jepsen/compare.sh [flags]     jepsen/compare.sh -h shows them
 #
-# What is missing is installed (Debian, apt-get). The data go below $TMPDIR, or /tmp: it has to be a
-# disk, not memory.
+# Missing programs are installed (Debian, apt-get). The data go below $TMPDIR, or /tmp: it has to be
+# a disk, not memory.
 set -euo pipefail
 sources=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
@@ -28,8 +28,8 @@ dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 go build -C "$sources" -o "$dir/lockkeeper" ./cmd/lockkeeper
 go build -C "$sources/jepsen/compare" -o "$dir/compare" .
-# Not exec: the trap above removes the programs. What ends this script ends compare, which ends what
-# it has started.
+# Not exec: the trap above removes the programs. A signal that ends this script ends compare, which
+# ends its processes.
 "$dir/compare" -binary "$dir/lockkeeper" -sources "$sources" "$@" &
 pid=$!
 trap 'kill -TERM $pid 2>/dev/null || true' INT TERM HUP

@@ -16,8 +16,8 @@ import (
 // member sees it.
 //
 // Power is cut with an ioctl of the file system that was made for such tests (shutdown without
-// flushing its journal): what was not synced is gone, and until it is mounted anew every access
-// fails with EIO, every fsync too.
+// flushing its journal): unsynced bytes are gone, and until it is mounted anew every access fails
+// with EIO, every fsync too.
 //
 // The namespaces live as long as the processes that keep them, which end with this process. The
 // kernel unmounts then, and frees the loop devices.
@@ -30,7 +30,7 @@ type Disks struct {
 // DiskBytes is how large each disk is. The image files are sparse.
 const DiskBytes = 256 << 20
 
-// FindDisks says, with an error, what is missing to use Disks here.
+// FindDisks names, as an error, the missing requirements for Disks.
 func FindDisks() error {
 	for _, program := range []string{"unshare", "nsenter", "mount", "umount", "mkfs.ext4"} {
 		if _, err := exec.LookPath(program); err != nil {
@@ -112,7 +112,7 @@ func (d *Disks) Path(i int, name string) string {
 	return fmt.Sprintf("/proc/%d/root%s", d.keepers[i-1].pid, name)
 }
 
-// at does something to disk i, whose files are at point for this process.
+// at does something to disk i, with its files at point for this process.
 func (d *Disks) at(i int, what string, do func(point string) error) error {
 	if err := do(d.Path(i, d.points[i-1])); err != nil {
 		return fmt.Errorf("jepsen: %s disk %d: %w", what, i, err)
@@ -132,7 +132,7 @@ func (d *Disks) Fill(i int) error {
 	})
 }
 
-// Empty gives back what Fill took, for good: it is not undone when the power fails.
+// Empty gives back the space that Fill took, for good: it is not undone when the power fails.
 func (d *Disks) Empty(i int) error {
 	return d.at(i, "empty", func(point string) error {
 		if err := os.Remove(filepath.Join(point, "filler")); err != nil {
@@ -146,7 +146,7 @@ func (d *Disks) Empty(i int) error {
 	})
 }
 
-// Fail cuts the power of disk i: what is not synced is lost, and nothing works until Renew.
+// Fail cuts the power of disk i: unsynced bytes are lost, and nothing works until Renew.
 func (d *Disks) Fail(i int) error {
 	return d.at(i, "fail", func(point string) error {
 		dir, err := os.Open(point)

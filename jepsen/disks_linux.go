@@ -8,7 +8,7 @@ import (
 	"unsafe"
 )
 
-// allocateAll has the file take all free space, of at most so many bytes.
+// allocateAll has the file take all free space, of at most that number of bytes.
 func allocateAll(file *os.File, atMost int64) error {
 	var size int64
 	for step := atMost; step >= 512; {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A disk loses what was not synced, and only that, when its power is cut; it fails until it is
-// renewed; and it can be full.
+// A disk loses unsynced bytes, and only these, when its power is cut; it fails until it is renewed;
+// and it can be full.
 func TestDisks(t *testing.T) {
 	if err := FindDisks(); err != nil {
 		t.Skip(err) // a machine need not have loop devices, and they cannot be installed

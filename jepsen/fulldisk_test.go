@@ -42,7 +42,7 @@ func smallDisk(t *testing.T, dir string) {
 	})
 }
 
-// fill takes all the room that is left, and returns what gives it back.
+// fill takes all free room, and returns a function that gives it back.
 func fill(t *testing.T, dir string) (free func()) {
 	t.Helper()
 	path := filepath.Join(dir, "filler")
@@ -109,7 +109,7 @@ func (s *scribe) count() int {
 	return len(s.acknowledged)
 }
 
-// end stops writing and reports what was acknowledged and is missing.
+// end stops writing and reports missing acknowledged nodes.
 func (s *scribe) end(l *lab) {
 	l.t.Helper()
 	close(s.stop)
@@ -133,7 +133,7 @@ func (s *scribe) end(l *lab) {
 	l.t.Logf("figures: %d nodes acknowledged, %d there", len(s.acknowledged), len(children))
 }
 
-// writes waits until so many more nodes have been acknowledged.
+// writes waits until n more nodes have been acknowledged.
 func (l *lab) writes(s *scribe, n int) {
 	l.t.Helper()
 	from := s.count()
@@ -179,8 +179,8 @@ func fullDiskLab(t *testing.T, members int) *lab {
 		TickTime: time.Second})
 }
 
-// A member alone whose disk is full lets its clients go, loses nothing that it has acknowledged,
-// and serves again when there is room, in the same process.
+// A member alone with a full disk lets its clients go, loses nothing that it has acknowledged, and
+// serves again when there is room, in the same process.
 func TestFullDiskAlone(t *testing.T) {
 	l := fullDiskLab(t, 1)
 	m := l.cluster.Members()[0]

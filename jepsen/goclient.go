@@ -11,7 +11,7 @@ import (
 )
 
 // A GoClient is a client in this process: the unmodified library go-zookeeper with one session, and
-// what the library says of its connection.
+// the library's reports about its connection.
 type GoClient struct {
 	*zk.Conn
 	opened chan struct{} // closed when Conn is set
@@ -32,7 +32,7 @@ type GoClientConfig struct {
 	Hosts zk.HostProvider
 	// Dial opens sockets; nil is net.DialTimeout.
 	Dial zk.Dialer
-	// Logger gets what the library logs; nil discards it.
+	// Logger gets the library's log; nil discards it.
 	Logger zk.Logger
 	// Said is called when the library says that its connection has changed: f is FConnected,
 	// FSuspended or FExpired, server the member's address. Fired is called for each event of a

@@ -22,12 +22,12 @@ const (
 	OK Kind = "ok"
 	// Fail: it certainly did not take effect.
 	Fail Kind = "fail"
-	// Info: it may have taken effect; or, for what nobody invoked (a fault, a change of a client's
-	// connection), that it happened.
+	// Info: it may have taken effect; or, for an event that nobody invoked (a fault, a change of a
+	// client's connection), that it happened.
 	Info Kind = "info"
 )
 
-// Mode is in what way a lock is held.
+// Mode is the mode in which a lock is held.
 type Mode string
 
 const (
@@ -41,15 +41,15 @@ const (
 
 // The operations of a history (Op.F).
 const (
-	// FAcquire and FRelease are what a contender does with its lock.
+	// FAcquire and FRelease are a contender's operations on its lock.
 	FAcquire = "acquire"
 	FRelease = "release"
 	// FLost: the recipe itself told its user that the lock is not held any more (a LeaderLatch's
 	// listener, a Grant's channel).
 	FLost = "lost"
-	// FConnected, FSuspended, FExpired: what a worker's client library says of its connection: it
-	// has its session on Op.Member; it has lost the connection and does not know about the session;
-	// the session is over.
+	// FConnected, FSuspended, FExpired: reports of a worker's client library about its connection:
+	// it has its session on Op.Member; it has lost the connection and does not know about the
+	// session; the session is over.
 	FConnected = "connected"
 	FSuspended = "suspended"
 	FExpired   = "expired"
@@ -68,9 +68,9 @@ const (
 type Op struct {
 	// Time is since the start of the history, by the monotonic clock.
 	Time time.Duration `json:"timeNs"`
-	// Worker is the client process; empty for what the nemesis did.
+	// Worker is the client process; empty for acts of the nemesis.
 	Worker string `json:"worker,omitempty"`
-	// Contender is the contender for the lock, as worker/handle; empty for what concerns the whole
+	// Contender is the contender for the lock, as worker/handle; empty for events of the whole
 	// worker.
 	Contender string `json:"contender,omitempty"`
 	Kind      Kind   `json:"kind"`
@@ -89,7 +89,7 @@ type Op struct {
 	// ID pairs an invoke with its end where a worker has several operations under way; 0 where it
 	// has one at a time.
 	ID int64 `json:"id,omitempty"`
-	// Path is the node concerned, Value what was written to it or read from it, Version its data
+	// Path is the node concerned, Value the data written to it or read from it, Version its data
 	// version then, Zxid the one of the reply or the event.
 	Path    string `json:"path,omitempty"`
 	Value   string `json:"value,omitempty"`
@@ -128,13 +128,13 @@ func (o Op) String() string {
 	return line
 }
 
-// A History is what happened, in the order in which this process learned of it. It may be used by
-// several goroutines.
+// A History has the events of a run, in the order in which this process learned of them. It may be
+// used by several goroutines.
 //
-// Its order is what makes an overlap a proof: a contender's lock counts as held from the moment its
-// worker *told* that it was acquired until the moment the worker is *about to be asked* to release
-// it. Both ends lie inside the time in which the worker really held it, so two holders in the
-// history are two holders in truth.
+// Its order makes an overlap a proof: a contender's lock counts as held from the moment its worker
+// *told* that it was acquired until the moment the worker is *about to be asked* to release it.
+// Both ends lie inside the time in which the worker really held it, so two holders in the history
+// are two holders in truth.
 type History struct {
 	clock func() time.Duration // since the start
 
@@ -190,7 +190,7 @@ func (h *History) Tee(pipe io.Writer) {
 // Now is the time that an entry would have that was added now.
 func (h *History) Now() time.Duration { return h.clock() }
 
-// Len is how many entries there are.
+// Len is the number of entries.
 func (h *History) Len() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()

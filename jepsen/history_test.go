@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// What Tee writes is the history as WriteOps writes it.
+// Tee writes the history as WriteOps does.
 func TestTee(t *testing.T) {
 	var pipe, want bytes.Buffer
 	h := NewSharedHistory(Monotonic() - time.Second)

@@ -19,9 +19,9 @@ import (
 
 // Clients that hold locks at a ZooKeeper do not notice, but for a pause, that all of its servers
 // end and lockkeeper starts on their directories and ports: each has its session and its lock, who
-// waits goes on waiting, what was acknowledged is there, no node and no field of a Stat is another
-// one, and watches fire, also for what changed while their client was away. Of three servers one
-// had ended before, and its directory lacks what came after.
+// waits goes on waiting, acknowledged updates are there, no node and no field of a Stat is another
+// one, and watches fire, also for changes while their client was away. Of three servers one had
+// ended before, and its directory lacks later updates.
 func TestImport(t *testing.T) {
 	t.Run("1, SIGTERM", func(t *testing.T) { testImport(t, 1, func(l *lab, m *Member) error { return m.Stop(l.ctx) }) })
 	t.Run("3, SIGKILL", func(t *testing.T) { testImport(t, 3, func(_ *lab, m *Member) error { return m.Kill() }) })
@@ -210,7 +210,7 @@ func testImport(t *testing.T, members int, end func(*lab, *Member) error) {
 	}
 }
 
-// sameTree compares what was with what is, but for what has changed in between.
+// sameTree compares the tree before with the present one, but for changes in between.
 func (l *lab) sameTree(where string, before, after map[string]seenNode) {
 	l.t.Helper()
 	changing := func(path string) bool {
@@ -229,8 +229,8 @@ func (l *lab) sameTree(where string, before, after map[string]seenNode) {
 	}
 }
 
-// goBack has ZooKeeper start on what lockkeeper exports. Its sessions were ZooKeeper's before, so
-// they go on, and with them the locks.
+// goBack has ZooKeeper start on lockkeeper's export. Its sessions were ZooKeeper's before, so they
+// go on, and with them the locks.
 func (l *lab) goBack(c *zk.Conn) {
 	t, session := l.t, c.SessionID()
 	zookeeper := findTarget(t, "zookeeper")

@@ -11,19 +11,19 @@ import (
 // one each. Hosts are numbered from 1, as members are. Clients have links of their own, which
 // nothing here touches.
 type Links interface {
-	// Size is how many hosts there are.
+	// Size is the number of hosts.
 	Size() int
-	// Block loses what host from sends to host to, from now on and on existing connections too,
+	// Block loses packets from host from to host to, from now on and on existing connections too,
 	// without a word to either. The other direction stays. Blocking twice is blocking once.
 	Block(from, to int) error
-	// Unblock ends it. What TCP has kept arrives late.
+	// Unblock ends it. Bytes that TCP has kept arrive late.
 	Unblock(from, to int) error
 	// Shape is how everything travels that a host sends to other hosts; the zero Shape is the way
 	// it was. ErrMissing means that this system cannot do it.
 	Shape(host int, shape Shape) error
 }
 
-// A Shape is what a bad link does to what passes in one direction.
+// A Shape describes a bad link in one direction.
 type Shape struct {
 	// Delay is by how much everything comes later, Jitter how much more or less than that it may
 	// be. Jitter is at most Delay.
@@ -35,7 +35,8 @@ type Shape struct {
 // errNoHost is a host number that is not there.
 var errNoHost = errors.New("there is no such host")
 
-// checkHost is the error of a host that is not there, checkPair that of a block from from to to.
+// checkHost is the error of a host that is not there, checkPair the error of a block from from to
+// to.
 func checkHost(l Links, host int) error {
 	if host < 1 || host > l.Size() {
 		return fmt.Errorf("jepsen: host %d of %d: %w", host, l.Size(), errNoHost)

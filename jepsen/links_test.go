@@ -19,7 +19,7 @@ import (
 // echoPort is where the hosts of these tests listen.
 const echoPort = 7777
 
-// A talk is a connection between two hosts: what one of them says, and what the other hears.
+// A talk is a connection between two hosts: one of them speaks, the other one hears.
 type talk struct {
 	t     *testing.T
 	say   func(line string)
@@ -93,7 +93,7 @@ func closeAll(t *testing.T, c io.Closer) {
 	}
 }
 
-// newTalk is what from writes and to reads.
+// newTalk connects from, which writes, with to, which reads.
 func newTalk(t *testing.T, from io.Writer, to io.Reader, close func() error) *talk {
 	heard := make(chan string, 100)
 	go func() {
@@ -113,8 +113,8 @@ func newTalk(t *testing.T, from io.Writer, to io.Reader, close func() error) *ta
 	}
 }
 
-// testHost makes this test binary a host's end of a connection: it listens, or calls, says what
-// comes in at its standard input and prints what it hears.
+// testHost makes this test binary a host's end of a connection: it listens, or calls, sends its
+// standard input and prints the received bytes.
 const testHost = "JEPSEN_TEST_HOST"
 
 func beHost(addr string) {

@@ -55,8 +55,8 @@ type lab struct {
 }
 
 // newLab starts a cluster of the -jepsen.target on the loopback. Its settings are the ones that
-// ZooKeeper's documentation suggests, and so what people have; only that sessions may be shorter
-// than two ticks.
+// ZooKeeper's documentation suggests, and that people have; only that sessions may be shorter than
+// two ticks.
 func newLab(t *testing.T, members int) *lab {
 	t.Helper()
 	return newLabWith(t, time.Minute, ClusterConfig{
@@ -105,7 +105,7 @@ func newLabIn(t *testing.T, dir string, patience time.Duration, cfg ClusterConfi
 	return l
 }
 
-// close ends every process, and prints what they said if the test failed.
+// close ends every process, and prints their output if the test failed.
 func (l *lab) close() {
 	complaints, err := l.cluster.Complaints()
 	if err != nil {

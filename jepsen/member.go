@@ -66,7 +66,7 @@ func (m *Member) DataDir() string {
 	return data
 }
 
-// testClockEnv is what lockkeeper calls the file with its clock's error.
+// testClockEnv is lockkeeper's variable for the file with its clock's error.
 const testClockEnv = "LOCKKEEPER_TEST_CLOCK"
 
 // SetClock has the member's wall clock be wrong by d from now on. The cluster must have been
@@ -90,7 +90,7 @@ func replaceFile(name, text string) error {
 	return os.Rename(fresh, name)
 }
 
-// testSuspendsEnv is what lockkeeper calls the file with the time for which its machine was
+// testSuspendsEnv is lockkeeper's variable for the file with the time for which its machine was
 // suspended.
 const testSuspendsEnv = "LOCKKEEPER_TEST_SUSPENDS"
 
@@ -187,7 +187,7 @@ func (m *Member) current() (*Process, bool) {
 	return m.process, m.process != nil && m.process.Running()
 }
 
-// running is the member's process for what needs one.
+// running is the member's process, or an error.
 func (m *Member) running(what string) (*Process, error) {
 	p, running := m.current()
 	if !running {
@@ -250,7 +250,7 @@ func (m *Member) Mode(ctx context.Context) (string, error) {
 	return parseMode(answer)
 }
 
-// errExited ends the wait for a member whose process has ended.
+// errExited ends the wait for a member after the end of its process.
 var errExited = errors.New("exited")
 
 // AwaitServing waits until the member serves clients. It returns early when the member's process
@@ -318,7 +318,7 @@ func writeSynced(name, text string) error {
 
 // Memory is how much of a process is in memory, by the kernel's account (proc(5), VmRSS and VmHWM).
 type Memory struct {
-	// ResidentBytes is what is in memory now, PeakBytes the most since the process started, or
+	// ResidentBytes is the resident memory now, PeakBytes the most since the process started, or
 	// since Member.ResetPeakMemory.
 	ResidentBytes, PeakBytes int64
 }
@@ -339,7 +339,7 @@ func (m *Member) Memory() (Memory, error) {
 	return parseMemory(string(status)), nil
 }
 
-// CPU is what the member's process has used, user and system, since it started. Linux only.
+// CPU is the CPU time of the member's process, user and system, since it started. Linux only.
 func (m *Member) CPU() (time.Duration, error) {
 	p, err := m.running("CPU of")
 	if err != nil {

@@ -29,10 +29,10 @@ import (
 //	this machine: clients, tests           198.18.x.y, a /30 for each host
 //
 // A block in one direction is a routing rule at the receiver, applied before the kernel looks for a
-// socket: what comes from that host in at that link falls into a black hole. The sender learns
-// nothing, and neither does the receiver. (Rules of the sender would show: its system calls would
-// fail.) Hosts know each other's link addresses from the start, for an address that nobody answers
-// for shows too.
+// socket: packets from that host at that link fall into a black hole. The sender learns nothing,
+// and neither does the receiver. (Rules of the sender would show: its system calls would fail.)
+// Hosts know each other's link addresses from the start, for an address that nobody answers for
+// shows too.
 //
 // There can be one Network at a time in a process. Its methods may be called from several
 // goroutines.
@@ -51,14 +51,14 @@ type Network struct {
 	blocked map[[2]int]bool // from, to
 }
 
-// MaxHosts is how many hosts a Network may have.
+// MaxHosts bounds the hosts of a Network.
 const MaxHosts = 7
 
-// linkAddrs is how many addresses a Network has for its hosts' links to this machine: 4 for each of
-// up to 8.
+// linkAddrs is the number of addresses that a Network has for its hosts' links to this machine: 4
+// for each of up to 8.
 const linkAddrs = 32
 
-// FindNetwork says, with an error, what is missing to use a Network here.
+// FindNetwork names, as an error, the missing requirements for a Network.
 func FindNetwork() error {
 	for _, program := range []string{"ip", "unshare", "nsenter"} {
 		if _, err := exec.LookPath(program); err != nil {
@@ -71,8 +71,8 @@ func FindNetwork() error {
 	return nil
 }
 
-// FindNetem says, with an error, what is missing for Network.Shape. It tries it in a namespace of
-// its own, whose log goes to dir.
+// FindNetem names, as an error, the missing requirements for Network.Shape. It tries it in a
+// namespace of its own, with its log in dir.
 func FindNetem(ctx context.Context, dir string) error {
 	host, err := startNamespace(ctx, "netem", dir)
 	if err != nil {

@@ -94,7 +94,7 @@ func (o *observed) serve(a, b *zk.Conn) {
 	o.need(<-got)
 }
 
-// describe checks what all members say of themselves.
+// describe checks the reports of all members.
 func (o *observed) describe(target Target) {
 	o.awaitSynced(2, 2)
 	for _, m := range o.cluster.Members() {

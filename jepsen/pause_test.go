@@ -52,7 +52,7 @@ func TestPausedHolder(t *testing.T) {
 
 			l.wake(sleeper, test.recipe == "mutex" && test.library == "gozk", old)
 
-			// It is just another client again. (What it held it gives back, as its program would;
+			// It is just another client again. (It gives its lock back, as its program would;
 			// kazoo's and Curator's releases need not fail.)
 			l.do(sleeper, "t", "release", "x")
 			again := l.later(sleeper, "t", "acquire", "x", "-1")

@@ -86,8 +86,8 @@ func (p *Process) Running() bool {
 	}
 }
 
-// Err is what exec.Cmd.Wait says: nil if the process ended well. It may only be called when Done is
-// closed.
+// Err is the result of exec.Cmd.Wait: nil if the process ended well. It may only be called when
+// Done is closed.
 func (p *Process) Err() error { return p.err }
 
 // ExitError describes how the process ended, with the end of its log. It may only be called when
@@ -100,7 +100,7 @@ func (p *Process) ExitError() error {
 	return fmt.Errorf("jepsen: %s ended (%s); the end of its log:\n%s", p.name, how, p.LogTail(2048))
 }
 
-// LogTail is the last maxBytes of what the process printed.
+// LogTail is the last maxBytes of the process's output.
 func (p *Process) LogTail(maxBytes int64) string {
 	f, err := os.Open(p.logPath)
 	if err != nil {

@@ -74,7 +74,7 @@ func TestProcessEndsWithItsStarter(t *testing.T) {
 	}
 }
 
-// A cluster that does not start says why, with what the member printed, and leaves nothing running.
+// A cluster that does not start says why, with the member's output, and leaves nothing running.
 func TestClusterDoesNotStart(t *testing.T) {
 	for _, test := range []struct{ name, script, want string }{
 		{"exits", "echo the reason >&2; exit 3", "the reason"},
@@ -111,8 +111,8 @@ func TestClusterDoesNotStart(t *testing.T) {
 	}
 }
 
-// What a process prints about itself before it ends is found, and so is a member that ended without
-// being told to.
+// The complaints include a process's own report of a crash, and a member that ended without being
+// told to.
 func TestComplaints(t *testing.T) {
 	ctx := testTimeout(t, time.Minute)
 	const script = `echo fine; echo "panic: the reason"; echo "goroutine 1"

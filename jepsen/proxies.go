@@ -10,13 +10,13 @@ import (
 )
 
 // Proxies are Links for users that may not make namespaces: every member reaches every other one
-// through a TCP proxy of its own on this machine's loopback, which holds back what is blocked. Pass
+// through a TCP proxy of its own on this machine's loopback, which holds back blocked bytes. Pass
 // Between to ClusterConfig, so that each member's zoo.cfg has the proxies' addresses.
 //
 //	m1 --> proxy 1->2 --> m2's peer port
 //	m2 --> proxy 2->1 --> m1's peer port
 //
-// What differs from a network: a connection to a member that is cut off opens (to the proxy) and
+// A difference from a network: a connection to a member that is cut off opens (to the proxy) and
 // then says nothing, where it would not open. Bytes are never lost, only late, as TCP makes it
 // look.
 //
@@ -38,8 +38,7 @@ type Proxies struct {
 	running   sync.WaitGroup
 }
 
-// NewProxies makes the links of n hosts, without any proxy yet. The seed is that of delays and
-// losses.
+// NewProxies makes the links of n hosts, without any proxy yet. The seed decides delays and losses.
 func NewProxies(n int, seed uint64) *Proxies {
 	p := &Proxies{
 		size: n, gates: make(map[[2]int]*gate), done: make(chan struct{}), shapes: make([]Shape, n+1),
@@ -138,7 +137,7 @@ func reset(conn net.Conn) {
 	_ = conn.Close()
 }
 
-// A parcel is what was read at once, and when it is to arrive.
+// A parcel has the bytes of one read, and their time of arrival.
 type parcel struct {
 	bytes []byte
 	at    time.Time
@@ -146,9 +145,9 @@ type parcel struct {
 }
 
 const (
-	packetBytes = 1448 // what an Ethernet packet carries of TCP
+	packetBytes = 1448 // TCP payload of an Ethernet packet
 	readBytes   = 16 << 10
-	// inFlight is how many parcels may be under way; then the sender has to wait.
+	// inFlight bounds the parcels under way; beyond it the sender has to wait.
 	inFlight = 64
 	// resendTime is after how long TCP sends a lost packet again (Linux: at least 200 ms, doubled
 	// each time).
@@ -168,7 +167,7 @@ func (p *Proxies) carry(src, dst net.Conn, from int, gate, back *gate) {
 			n, err := src.Read(buf)
 			at := time.Now().Add(p.travel(from, n))
 			if at.Before(last) {
-				at = last // TCP keeps the order: what is behind a late packet waits
+				at = last // TCP keeps the order: bytes behind a late packet wait
 			}
 			last = at
 			if n > 0 {
@@ -187,13 +186,13 @@ func (p *Proxies) carry(src, dst net.Conn, from int, gate, back *gate) {
 		if next.err != nil {
 			finish(dst, next.err)
 		} else if _, err := dst.Write(next.bytes); err != nil {
-			if back.pass(p.done) { // what tells the sender that nobody is there travels too
+			if back.pass(p.done) { // the refusal travels too
 				reset(src)
 			}
 			break
 		}
 	}
-	for range parcels { // nobody waits for what is left
+	for range parcels { // nobody waits for the rest
 	}
 	reading.Wait()
 }
@@ -302,7 +301,7 @@ func (p *Proxies) Exchange(one, other int) error {
 	return nil
 }
 
-// move has what connects to a host reach addr from now on. Connections that are open break.
+// move has new connections to a host reach addr from now on. Connections that are open break.
 func (p *Proxies) move(host int, addr string) error {
 	if err := checkHost(p, host); err != nil {
 		return err

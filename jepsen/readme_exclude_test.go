@@ -26,16 +26,16 @@ const intrusion = 300 * time.Millisecond
 // exclude lets first hold the lock of the README, starts second, and checks that second gets the
 // lock, and not before first has released it.
 //
-// The programs are the README's own, so nothing can tell them to hold the lock for long. What keeps
-// first inside is its standard output, a pipe without room: it prints its line while it has the
-// lock, and that takes until somebody reads.
+// The programs are the README's own, so nothing can tell them to hold the lock for long. The
+// standard output of first, a pipe without room, keeps it inside: it prints its line while it has
+// the lock, and that takes until somebody reads.
 func (r *readme) exclude(t *testing.T, first, second *readmeProgram) {
 	if first.command == nil || second.command == nil {
 		t.Skipf("%s or %s cannot be run here", first.name, second.name)
 	}
 	conn := r.connect(t)
 	defer conn.Close()
-	r.awaitFree(t, conn) // else what a test before has left is taken for first
+	r.awaitFree(t, conn) // else an earlier test's node is taken for first
 	holder := r.start(t, first, true)
 	r.awaitContenders(t, conn, 1, nil) // it has the lock, or is about to; nobody else may
 	other := r.start(t, second, false)
@@ -69,7 +69,7 @@ func (r *readme) finish(t *testing.T, all ...*running) {
 	}
 }
 
-// kazooLock is what the README warns of.
+// kazooLock is the program that the README warns of.
 const kazooLock = `
 import sys
 from kazoo.client import KazooClient
@@ -80,8 +80,8 @@ with client.Lock(sys.argv[2], "stranger"):
 client.stop()
 `
 
-// strangers has kazoo's own lock take the path while the shell holds it, and checks that it is told
-// what is going on: by lockkeeper locks, and in a member's log.
+// strangers has kazoo's own lock take the path while the shell holds it, and checks that the
+// conflict is reported: by lockkeeper locks, and in a member's log.
 func (r *readme) strangers(t *testing.T, shell *readmeProgram) {
 	kazoo, err := tools.Kazoo()
 	Need(t, err)
@@ -131,7 +131,7 @@ func (r *readme) awaitFree(t *testing.T, conn *zk.Conn) {
 	}
 }
 
-// awaitContenders waits until so many contend for the lock, or until enough is closed.
+// awaitContenders waits until n contend for the lock, or until enough is closed.
 func (r *readme) awaitContenders(t *testing.T, conn *zk.Conn, want int, enough <-chan struct{}) {
 	t.Helper()
 	err := Poll(r.ctx, 5*time.Millisecond, func() error {
@@ -229,7 +229,7 @@ func fillPipe(t *testing.T, in *os.File) {
 	}
 }
 
-// read reads what the program prints, to the end.
+// read reads the program's output, to the end.
 func (p *running) read() {
 	go func() {
 		for out := bufio.NewScanner(p.stdout); out.Scan(); {
@@ -240,5 +240,5 @@ func (p *running) read() {
 	}()
 }
 
-// stderr is what the program printed elsewhere.
+// stderr is the program's standard error.
 func (p *running) stderr() string { return p.process.LogTail(4 << 10) }

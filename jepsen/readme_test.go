@@ -14,10 +14,10 @@ import (
 	"lockkeeper/internal/freeport"
 )
 
-// TestReadme does what README.md and docs/locks.md tell a new user to do: it makes n1.cfg, starts
-// three members with the shell commands of the README, and runs the programs of docs/locks.md in
-// shell, Java, Python and Go, each alone and then each pair against each other. Only ports and
-// directories differ.
+// TestReadme follows the instructions of README.md and docs/locks.md for a new user: it makes
+// n1.cfg, starts three members with the shell commands of the README, and runs the programs of
+// docs/locks.md in shell, Java, Python and Go, each alone and then each pair against each other.
+// Only ports and directories differ.
 func TestReadme(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts real processes; not with -short")
@@ -67,7 +67,8 @@ type readme struct {
 	stop    *os.File // its standard input
 }
 
-// readmePages are the pages whose fenced blocks the test runs. A block may stand on both of them.
+// readmePages are the pages with the fenced blocks that the test runs. A block may stand on both of
+// them.
 var readmePages = []string{"README.md", "docs/locks.md"}
 
 // readmeLanguages are the languages of the fenced blocks. The configuration has none.
@@ -117,8 +118,8 @@ func newReadme(t *testing.T) *readme {
 	return r
 }
 
-// portPrefix finds free ports that differ only in their last digit, 1 to 3, as those of the README
-// do, and returns the rest of their digits.
+// portPrefix finds free ports that differ only in their last digit, 1 to 3, as the README's do, and
+// returns the rest of their digits.
 func portPrefix() (string, error) {
 	for {
 		port, err := freeport.Take(1)
@@ -322,9 +323,8 @@ func (r *readme) python(t *testing.T) func() *exec.Cmd {
 	}
 }
 
-// golang builds the Go program in a module of its own, as the README says. Its
-// go mod tidy may ask the network, so this takes over what this module's
-// go.mod and go.sum know.
+// golang builds the Go program in a module of its own, as the README says. Its go mod tidy may ask
+// the network, so this takes over the contents of this module's go.mod and go.sum.
 func (r *readme) golang(t *testing.T) func() *exec.Cmd {
 	dir := filepath.Dir(r.write(t, "report/main.go", r.blocks["go"]))
 	sums, err := os.ReadFile(filepath.Join(r.module, "go.sum"))

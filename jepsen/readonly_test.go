@@ -14,8 +14,8 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// kazooReader is a kazoo client that accepts to read only. It says what it sees, and is told
-// nothing.
+// kazooReader is a kazoo client that accepts to read only. It prints its observations, and takes no
+// commands.
 const kazooReader = `
 import sys, time
 from kazoo.client import KazooClient
@@ -118,7 +118,7 @@ func TestReadOnlyClients(t *testing.T) {
 	}
 }
 
-// expectOutput runs a command, which may be refused, and looks for words in what it prints.
+// expectOutput runs a command, which may be refused, and looks for words in its output.
 func (l *lab) expectOutput(name string, cmd *exec.Cmd, words ...string) {
 	l.t.Helper()
 	path := filepath.Join(l.dir, name+".out")

@@ -55,7 +55,7 @@ func TestDisksAreReplaced(t *testing.T) {
 	}
 }
 
-// removeAllBut removes what is in a directory, but for one file.
+// removeAllBut removes the files of a directory, but for one.
 func removeAllBut(dir, name string) error {
 	files, err := os.ReadDir(dir)
 	for _, f := range files {
@@ -66,7 +66,7 @@ func removeAllBut(dir, name string) error {
 	return err
 }
 
-// With replaceDisks=false a member whose log is damaged does not start, says how to rebuild it, and
+// With replaceDisks=false a member with a damaged log does not start, says how to rebuild it, and
 // that works while clients go on.
 func TestDamagedMemberIsRebuilt(t *testing.T) {
 	l := newLabWith(t, 3*time.Minute, ClusterConfig{Target: findTarget(t, "lockkeeper"), Members: 3,
@@ -137,7 +137,7 @@ func TestDamagedMemberIsRebuilt(t *testing.T) {
 	}
 }
 
-// awaitSynced waits until the leader says that so many followers and observers have caught up.
+// awaitSynced waits until the leader says that n followers and observers have caught up.
 func (l *lab) awaitSynced(followers, observers int) {
 	l.t.Helper()
 	counts := []string{

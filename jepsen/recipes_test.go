@@ -35,7 +35,7 @@ func (l *lab) later(w *Worker, thread string, words ...string) <-chan Reply {
 	return replies
 }
 
-// TestCuratorMutex checks what InterProcessMutex promises beyond exclusion.
+// TestCuratorMutex checks the promises of InterProcessMutex beyond exclusion.
 func TestCuratorMutex(t *testing.T) {
 	client(t, "curator")
 	l := newLab(t, 1)
@@ -97,7 +97,7 @@ func (l *lab) timedAcquire(w *Worker, thread, handle string) {
 	}
 }
 
-// count is how many names a reply to contenders holds.
+// count is the number of names in a reply to contenders.
 func count(list string) string {
 	if list == "" {
 		return "0"
@@ -105,7 +105,7 @@ func count(list string) string {
 	return string(rune('1' + strings.Count(list, ",")))
 }
 
-// TestCuratorReadWriteLock checks what InterProcessReadWriteLock promises beyond exclusion: who
+// TestCuratorReadWriteLock checks the promises of InterProcessReadWriteLock beyond exclusion: who
 // holds the write lock may read, and go down to reading.
 func TestCuratorReadWriteLock(t *testing.T) {
 	client(t, "curator")
@@ -153,7 +153,7 @@ func TestCuratorLatch(t *testing.T) {
 	l.checkNothingLeft()
 }
 
-// TestKazooLock checks what kazoo's Lock promises beyond exclusion.
+// TestKazooLock checks the promises of kazoo's Lock beyond exclusion.
 func TestKazooLock(t *testing.T) {
 	client(t, "kazoo")
 	l := newLab(t, 1)

@@ -61,8 +61,8 @@ func (l *lab) fill(conn *zk.Conn, nodes int) {
 	}
 }
 
-// restored checks that the state is that of the snapshot, or the one before with the marker, on
-// every member, and that all of them serve. It reports which.
+// restored checks that the state is the snapshot's, or the one before with the marker, on every
+// member, and that all of them serve. It reports which.
 func (l *lab) restored(marker string) (happened bool) {
 	l.t.Helper()
 	if _, err := l.cluster.AwaitAgreement(l.ctx); err != nil {
@@ -100,8 +100,8 @@ func (l *lab) restored(marker string) (happened bool) {
 }
 
 // TestRestoreAndKills: the leader, a follower, or the member that drives it is killed in the middle
-// of a restore. Afterwards the members agree on the state before or on that of the snapshot, and
-// serve; unless the driving member ended, the restore has happened.
+// of a restore. Afterwards the members agree on the state before or on the snapshot's, and serve;
+// unless the driving member ended, the restore has happened.
 func TestRestoreAndKills(t *testing.T) {
 	if Race {
 		*restoreNodes /= 10
@@ -198,7 +198,7 @@ func TestRestoreAndKills(t *testing.T) {
 	}
 }
 
-// countLines is how many lines of a file have a text.
+// countLines is the number of lines of a file with a text.
 func countLines(t *testing.T, file, text string) (n int) {
 	t.Helper()
 	f, err := os.Open(file)

@@ -66,7 +66,7 @@ func TestRollingMembers(t *testing.T) {
 	r.check()
 }
 
-// rolling is a cluster whose members come and go, with two clients for each of its places.
+// rolling is a cluster of members that come and go, with two clients for each of its places.
 type rolling struct {
 	t       *testing.T
 	ctx     context.Context
@@ -203,7 +203,7 @@ func (c *pinned) lock() {
 			}
 			old := c.conn()
 			c.open()    // first, so that the end of the old connection counts for nothing
-			old.Close() // what it may have left in the queue goes with its session
+			old.Close() // its node in the queue goes with its session
 			continue
 		}
 		if n := c.r.holders.Add(1); n != 1 {
@@ -324,8 +324,8 @@ func (r *rolling) check() {
 	}
 }
 
-// join starts a new member, whose zoo.cfg has the server lines of the present members and its own.
-// It serves nobody until it is made a member, by its Line. Only for a cluster on the loopback, with
+// join starts a new member, with the server lines of the present members and its own in zoo.cfg. It
+// serves nobody until it is made a member, by its Line. Only for a cluster on the loopback, with
 // reconfigEnabled=true and without Between.
 func (c *Cluster) join(observer bool, present ...*Member) (*Member, error) {
 	found, err := freeport.Take(3)

@@ -202,7 +202,7 @@ func (c *updateClient) check() {
 	}
 }
 
-// write changes nodes of so many MB in all, several at a time.
+// write changes nodes of the given MB in all, several at a time.
 func (u *rollingUpdate) write(mb int) {
 	u.t.Helper()
 	const writers = 4
@@ -229,7 +229,7 @@ func (u *rollingUpdate) write(mb int) {
 	wg.Wait()
 }
 
-// restart does to a member what the controller of a StatefulSet and the kubelet do.
+// restart restarts a member as the controller of a StatefulSet and the kubelet do.
 func (u *rollingUpdate) restart(m *Member, bulk int) {
 	u.t.Helper()
 	u.going.Store(&m.ClientAddr)

@@ -62,8 +62,9 @@ func Lockkeeper(binary string) Target {
 const javaDir = "/usr/share/java"
 
 // ZooKeeper is the target that runs the real ZooKeeper of Debian's packages (written for 3.8.0), to
-// compare with. It returns an error that says what is missing if it is not installed. Its JVM
-// starts quickly and is slow. It gets more options of the JVM for what zoo.cfg cannot say.
+// compare with. If it is not installed, it returns an error that names the missing packages. Its
+// JVM starts quickly and is slow. It gets more options of the JVM for settings that zoo.cfg does
+// not have.
 func ZooKeeper(options ...string) (Target, error) {
 	return zookeeper(slices.Concat(javaFlags(), []string{"-Xmx256m"}, options)...)
 }
@@ -119,8 +120,8 @@ func javaFlags() []string {
 	}
 }
 
-// ErrMissing is what the errors of this package are (errors.Is) when something is not installed
-// that a worker or a target needs. The message says what, and which Debian package has it.
+// Errors of this package are ErrMissing (errors.Is) when a worker or a target needs something that
+// is not installed. The message names it, and the Debian package that has it.
 var ErrMissing = errors.New("not installed")
 
 // findJava finds a program of the JDK.
@@ -147,6 +148,6 @@ func classPath(jars ...string) (string, error) {
 	return strings.Join(path, string(os.PathListSeparator)), nil
 }
 
-// curatorJars are what a program needs that uses Curator.
+// curatorJars are the jars of a program that uses Curator.
 var curatorJars = []string{"curator-recipes.jar", "curator-framework.jar", "curator-client.jar",
 	"zookeeper.jar", "zookeeper-jute.jar", "guava.jar", "slf4j-simple.jar"}

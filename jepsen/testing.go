@@ -7,7 +7,7 @@ import (
 )
 
 // Main runs the tests of a package that starts processes; TestMain calls it, after flag.Parse.
-// Before them it makes the Toolbox, whose server has the race detector with race (mostly Race: if
+// Before them it makes the Toolbox, with the race detector in its server if race (mostly Race: if
 // the tests have it). It returns the exit status.
 func Main(m interface{ Run() int }, tools **Toolbox, race bool) (status int) {
 	t, err := NewToolbox(race)

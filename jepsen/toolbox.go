@@ -65,7 +65,7 @@ func NewToolbox(race bool) (*Toolbox, error) {
 	return t, nil
 }
 
-// Close removes what was built.
+// Close removes the binaries.
 func (t *Toolbox) Close() error {
 	if err := os.RemoveAll(t.dir); err != nil {
 		return fmt.Errorf("jepsen: %w", err)

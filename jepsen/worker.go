@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// A WorkerConfig says what client process to start.
+// A WorkerConfig describes a client process.
 type WorkerConfig struct {
 	// Name is unique among the workers that share a History, without blanks.
 	Name string
@@ -23,22 +23,21 @@ type WorkerConfig struct {
 	Client Client
 	// Servers is the connection string.
 	Servers string
-	// SessionTimeout is what the client requests.
+	// SessionTimeout is the timeout that the client requests.
 	SessionTimeout time.Duration
 	// Dir is where its log goes (Name.log). It must exist.
 	Dir string
-	// History gets what the library says about its connection, and what the recipes say about lost
-	// locks.
+	// History gets the library's reports about its connection, and the recipes' about lost locks.
 	History *History
 }
 
 // A Worker is a client in a process of its own, in its own language, with an unmodified client
-// library and one session. It does what it is told over one TCP connection. Its methods may be
-// called from several goroutines. Its protocol:
+// library and one session. It takes commands over one TCP connection. Its methods may be called
+// from several goroutines. Its protocol:
 //
 // The test listens, the worker calls. Lines of words, separated by blanks. The test sends commands;
-// the worker carries out those of one thread one after another, those of different threads side by
-// side, and answers each once:
+// the worker carries out the commands of one thread one after another, the commands of different
+// threads side by side, and answers each once:
 //
 //	> <id> <thread> open <handle> <recipe> <path> [name=value...]
 //	> <id> <thread> acquire <handle> <timeout in ms, -1: none>
@@ -52,7 +51,7 @@ type WorkerConfig struct {
 //	< <id> info <what the library threw>     it may have happened
 //
 // The result of acquire is the fencing token (0 if the recipe has none); a lock that is not
-// acquired in time answers "fail timeout". Unasked, a worker says what its library tells it:
+// acquired in time answers "fail timeout". Unasked, a worker passes on its library's reports:
 //
 //	< event connected <member's address> <session>
 //	< event suspended                        no connection; the session may live
@@ -77,11 +76,11 @@ type Worker struct {
 	readErr error  // why the reader ended; nil while it runs
 }
 
-// A request is a command whose reply has not come yet.
+// A request is a command that waits for its reply.
 type request struct {
 	reply chan Reply
-	// see is called with the reply by the goroutine that reads the connection, so that what it
-	// records is in the history in the order in which the worker said it. It may be nil.
+	// see is called with the reply by the goroutine that reads the connection, so that its records
+	// are in the history in the order in which the worker said them. It may be nil.
 	see func(Reply)
 }
 
@@ -258,7 +257,7 @@ func (w *Worker) take(line string) error {
 	return nil
 }
 
-// takeEvent handles what the worker says unasked.
+// takeEvent handles the worker's unasked reports.
 func (w *Worker) takeEvent(event string) error {
 	words := strings.Fields(event)
 	switch {

@@ -285,7 +285,7 @@ func TestDiskThatIsSetBack(t *testing.T) {
 			if ended == nil {
 				ended = make(chan error, 3)
 			}
-			cfg.Fatal = func(err error) { ended <- err }
+			cfg.Listener.(*recorder).failed = func(err error) { ended <- err }
 		}, func(t *testing.T, c *cluster) {
 			l := c.leader()
 			i := (l + 1) % 3

@@ -24,9 +24,10 @@ type (
 // NoMember is the MemberID of no member.
 const NoMember = peer.NoMember
 
-// Listener hears of the events of this member's replica. Applied, Restored and Lead run inside the
-// critical section in which entries are applied: their effects are atomic with the change for every
-// reader, and they must neither block nor call the Replica.
+// Listener is the member above the replica: it hears of the replica's events, and answers for the
+// member. Applied, Restored and Lead run inside the critical section in which entries are applied:
+// their effects are atomic with the change for every reader, and they must neither block nor call
+// the Replica.
 type Listener interface {
 	// Applied is called after each command, before the next one is applied.
 	Applied(*znode.Store, *znode.Command, *znode.Result)
@@ -45,12 +46,23 @@ type Listener interface {
 	// Touch is called on the leader with sessions that a member heard from. It returns the sessions
 	// with a lease that it extended by their full timeout from now.
 	Touch(heard []wire.SessionID) (extended []wire.SessionID)
+	// MembersChanged is called, from one goroutine, when this member learns who the members are,
+	// and when they have changed.
+	MembersChanged(members []znode.Member, version wire.Zxid)
+	// Failed is called when the member cannot go on, for example because its log cannot be
+	// written. By then nothing is acknowledged any more.
+	Failed(error)
+	// Describe returns the ClientAddr, the PeerAuth and the Details of this member's Report.
+	Describe() Report
+	// MayTransfer says whether a request with this proof may have the leadership transferred. It is
+	// called on the leader, with the proof that the Prove function of another member has returned
+	// for the same occasion.
+	MayTransfer(proof string, occasion []byte) error
 }
 
 // Config describes one member. Zero values are useful where a comment says so.
 type Config struct {
 	SnapshotConfig
-	ReportConfig
 	DiskConfig
 	Seams
 
@@ -69,9 +81,6 @@ type Config struct {
 	// ConfigText becomes the data of /zookeeper/config at the first start (znode.ConfigText). Empty
 	// for a standalone member, and then the members cannot be changed.
 	ConfigText string
-	// MembersChanged is called, from one goroutine, when this member learns who the members are,
-	// and when they have changed. nil: nobody wants to know.
-	MembersChanged func(members []znode.Member, version wire.Zxid)
 	// KeepQuotas is znode.Store.KeepQuotas.
 	KeepQuotas bool
 	// Flags are the settings that change the results of Apply; each entry carries the leader's.
@@ -83,13 +92,6 @@ type Config struct {
 
 	// Peers describes the peer port. Open sets its ID, Members and Logger.
 	Peers peer.Config
-	// MayTransfer says whether a request with this proof may have the leadership transferred; nil:
-	// every one may. It is called on the leader, with the proof that the Prove function of another
-	// member has returned for the same occasion.
-	MayTransfer func(proof string, occasion []byte) error
-	// Fatal is called, once, when the member cannot go on, for example because its log cannot be
-	// written. By then nothing is acknowledged any more. nil means panic.
-	Fatal func(error)
 }
 
 // SnapshotConfig says when snapshots are taken, and the entries that stay in the log behind them.
@@ -106,17 +108,6 @@ type SnapshotConfig struct {
 	TrailingEntries uint64
 	// TrailingBytes bounds these entries too. 0 means 64 MiB.
 	TrailingBytes int64
-}
-
-// ReportConfig is this member's part of its Report to others.
-type ReportConfig struct {
-	// ClientAddr is where clients connect to this member; it is part of its Report. nil: it is
-	// empty.
-	ClientAddr func() string
-	// Details returns the figures of this member that are part of its Report; nil: there are none.
-	Details func() []byte
-	// PeerAuth says how members prove to this one who they are; it is part of its Report.
-	PeerAuth string
 }
 
 // DiskConfig says which disks may join the cluster.
@@ -207,23 +198,11 @@ func (c *Config) setDefaults() {
 		c.Logger = slog.Default()
 	}
 	c.Peers.ID, c.Peers.Members, c.Peers.Logger = c.ID, c.Members, c.Logger
-	if c.Details == nil {
-		c.Details = func() []byte { return nil }
-	}
-	if c.MayTransfer == nil {
-		c.MayTransfer = func(string, []byte) error { return nil }
-	}
 	if c.Yield == nil {
 		c.Yield = func() {}
 	}
-	if c.ClientAddr == nil {
-		c.ClientAddr = func() string { return "" }
-	}
 	if c.Now == nil {
 		c.Now = time.Now
-	}
-	if c.Fatal == nil {
-		c.Fatal = func(err error) { panic(err) }
 	}
 }
 

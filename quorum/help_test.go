@@ -31,6 +31,9 @@ type recorder struct {
 	leads    bool
 	touched  []wire.SessionID
 	refused  []znode.Key // undeliverable
+	failed   func(error) // nil: panic
+
+	mayTransfer func(proof string, occasion []byte) error // nil: everybody may
 
 	requested requestedChanges
 }
@@ -68,6 +71,23 @@ func (r *recorder) Follow()           { r.set(func() { r.leads = false }) }
 func (r *recorder) Touch(heard []wire.SessionID) []wire.SessionID {
 	r.set(func() { r.touched = append(r.touched, heard...) })
 	return heard
+}
+
+func (r *recorder) MembersChanged([]znode.Member, wire.Zxid) {}
+func (r *recorder) Describe() Report                         { return Report{} }
+
+func (r *recorder) Failed(err error) {
+	if r.failed == nil {
+		panic(err)
+	}
+	r.failed(err)
+}
+
+func (r *recorder) MayTransfer(proof string, occasion []byte) error {
+	if r.mayTransfer == nil {
+		return nil
+	}
+	return r.mayTransfer(proof, occasion)
 }
 
 func (r *recorder) set(f func()) {

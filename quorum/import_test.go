@@ -147,7 +147,7 @@ func TestImportBesideACluster(t *testing.T) {
 			cfg.Without = word
 			return
 		}
-		cfg.Fatal = func(err error) { stopped <- err }
+		cfg.Listener.(*recorder).failed = func(err error) { stopped <- err }
 		if imports {
 			from, store := ensembleState(t, 1000, 20)
 			if err := Import(*cfg, from, store); err != nil {
@@ -195,7 +195,7 @@ func TestImportOfAnotherEnsemble(t *testing.T) {
 				if cfg.ID == 3 {
 					start, nodes = theirStart, 10
 					stopped = make(chan error, 1)
-					cfg.Fatal = func(err error) { stopped <- err }
+					cfg.Listener.(*recorder).failed = func(err error) { stopped <- err }
 					third = *cfg
 				}
 				if imported[cfg.ID] {

@@ -105,7 +105,7 @@ func (ms *members) toSet(s *znode.Store) bool {
 		!reconfig && znode.ConfigText(members, 0) != ms.cfg.ConfigText
 }
 
-// toldMembers are the members that MembersChanged was last called with.
+// toldMembers are the members that Listener.MembersChanged was last called with.
 type toldMembers struct {
 	version wire.Zxid
 	members []znode.Member
@@ -147,9 +147,7 @@ func (ms *members) followMembers(told *toldMembers) (again bool) {
 	case i < 0 && !first:
 		ms.log.Warn("this member has been removed from the cluster; it will serve nobody", "version", version)
 	}
-	if ms.cfg.MembersChanged != nil {
-		ms.cfg.MembersChanged(members, version)
-	}
+	ms.cfg.Listener.MembersChanged(members, version)
 	return false
 }
 

@@ -40,8 +40,9 @@ func TestOverlapsOfHeartbeatsWithVotes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := Config{ID: 1, Members: members, Tick: 4 * time.Second, Stores: s, Listener: newRecorder(), Logger: testLogger(),
-		Fatal: func(err error) { t.Error(err) }}
+	rec := newRecorder()
+	rec.failed = func(err error) { t.Error(err) }
+	cfg := Config{ID: 1, Members: members, Tick: 4 * time.Second, Stores: s, Listener: rec, Logger: testLogger()}
 	rc := raft.DefaultConfig()
 	rc.LocalID, rc.Logger = serverOf(0), newHclog(testLogger())
 	_, alone := raft.NewInmemTransport("1")

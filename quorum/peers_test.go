@@ -267,7 +267,7 @@ func TestRequestsThatNoMemberSendsAreRefused(t *testing.T) {
 // Only the leader can start an election, and only clients that may can transfer the leadership.
 func TestLeadershipIsNotMovedByOthers(t *testing.T) {
 	right := func(cfg *Config) {
-		cfg.MayTransfer = func(proof string, occasion []byte) error {
+		cfg.Listener.(*recorder).mayTransfer = func(proof string, occasion []byte) error {
 			if proof != "right for "+string(occasion) {
 				return errors.New("no right")
 			}

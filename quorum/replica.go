@@ -249,8 +249,8 @@ func (r *Replica) LeaderChanges() []LeaderChange { return r.leadership.LeaderCha
 // TransferLeadership makes another voter the leader: the one named, or with NoMember the one that
 // has most of the log. It may be called on any member, and returns when this member knows the new
 // leader. Nothing is lost by it, and no client disconnected. The caller has seen to it that this
-// may be done; prove is for the leader, if that is another member (Config.MayTransfer), and may be
-// nil.
+// may be done; prove is for the leader, if that is another member (Listener.MayTransfer), and may
+// be nil.
 func (r *Replica) TransferLeadership(ctx context.Context, to MemberID, prove Prove) error {
 	return r.leadership.TransferLeadership(ctx, to, prove)
 }
@@ -291,8 +291,8 @@ func (r *Replica) Reports(ctx context.Context, others []MemberID) map[MemberID]R
 func (r *Replica) hello(asked peer.Identity) peer.Hello {
 	r.members.noteNewcomer(asked)
 	_, version := r.Members()
-	h := peer.Hello{State: r.birthState(), Version: uint64(version), Imported: r.members.brought,
-		Report: Report{Role: r.Status().Role, ClientAddr: r.cfg.ClientAddr(), PeerAuth: r.cfg.PeerAuth, Details: r.cfg.Details()}}
+	h := peer.Hello{State: r.birthState(), Version: uint64(version), Imported: r.members.brought, Report: r.cfg.Listener.Describe()}
+	h.Role = r.Status().Role
 	h.Ready, h.NotReady = r.catchUp.readiness()
 	h.Stop = r.stops.reported()
 	h.Acked, h.SetBack = r.transport.AckedBy(asked.Disk)
@@ -472,7 +472,7 @@ func (a *above) SnapshotSent(to MemberID, err error) { a.replica().catchUp.snaps
 func (a *above) Yield() { a.cfg.Yield() }
 
 // WriteFailed implements store.Owner.
-func (a *above) WriteFailed(err error) { a.cfg.Fatal(err) }
+func (a *above) WriteFailed(err error) { a.cfg.Listener.Failed(err) }
 
 // ReadFailed implements store.Owner.
 func (a *above) ReadFailed(err error) { a.replica().state.poison(err) }

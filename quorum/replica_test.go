@@ -519,8 +519,8 @@ func TestDamagedEntryStopsTheMember(t *testing.T) {
 		disk := simdisk.New()
 		fatal := make(chan error, 1)
 		rec := newRecorder()
-		r, err := Open(Config{ID: 1, Members: []Member{{ID: 1}}, Stores: simStores(t, disk),
-			Listener: rec, Logger: testLogger(), Fatal: func(err error) { fatal <- err }})
+		rec.failed = func(err error) { fatal <- err }
+		r, err := Open(Config{ID: 1, Members: []Member{{ID: 1}}, Stores: simStores(t, disk), Listener: rec, Logger: testLogger()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -575,7 +575,7 @@ func TestFailingDiskStopsTheMember(t *testing.T) {
 				if fatal == nil {
 					fatal = make(chan error, 10)
 				}
-				cfg.Fatal = func(err error) { fatal <- err }
+				cfg.Listener.(*recorder).failed = func(err error) { fatal <- err }
 			}
 			inCluster(t, tc.members, record, func(t *testing.T, c *cluster) {
 				l := c.leader()
@@ -617,7 +617,7 @@ func TestUnreadableLogStopsTheMember(t *testing.T) {
 		if fatal == nil {
 			fatal = make(chan error, 10)
 		}
-		cfg.Fatal = func(err error) { fatal <- err }
+		cfg.Listener.(*recorder).failed = func(err error) { fatal <- err }
 	}
 	isUnreadable := func(err error) bool {
 		return errors.Is(err, syscall.EIO) && strings.Contains(err.Error(), "read entry")
@@ -670,7 +670,7 @@ func TestFailedWatermarkStopsTheMember(t *testing.T) {
 	var fatal chan error // made in the bubble
 	record := func(cfg *Config) {
 		fatal = make(chan error, 3)
-		cfg.Fatal = func(err error) { fatal <- err }
+		cfg.Listener.(*recorder).failed = func(err error) { fatal <- err }
 	}
 	inCluster(t, 1, record, func(t *testing.T, c *cluster) {
 		c.recs[0].result(t, c.propose(c.leader(), createSession(9)))
@@ -689,7 +689,7 @@ func TestLeaderHeldByItsDiskCanBeClosed(t *testing.T) {
 		if fatal == nil {
 			fatal = make(chan error, 3)
 		}
-		cfg.Fatal = func(err error) { fatal <- err }
+		cfg.Listener.(*recorder).failed = func(err error) { fatal <- err }
 	}
 	inCluster(t, 3, record, func(t *testing.T, c *cluster) {
 		l := c.leader()

@@ -67,7 +67,7 @@ func TestSlowDiskOfTheLeaderHoldsBackAnswers(t *testing.T) {
 //
 // Defends: C1.
 func TestDeposedLeaderAppliesWhatItHasWritten(t *testing.T) {
-	stops := func(cfg *Config) { cfg.Fatal = func(err error) { t.Error(err) } }
+	stops := func(cfg *Config) { cfg.Listener.(*recorder).failed = func(err error) { t.Error(err) } }
 	inCluster(t, 3, stops, func(t *testing.T, c *cluster) {
 		l := c.leader()
 		f := (l + 1) % 3
@@ -149,7 +149,7 @@ func TestLeaderIsDeposedWhileItsDiskHangs(t *testing.T) {
 // A leader whose write has failed in the background leads no longer, even while nobody has ended
 // it.
 func TestLeaderWithAFailedDiskStepsDown(t *testing.T) {
-	fails := func(cfg *Config) { cfg.Fatal = func(error) {} }
+	fails := func(cfg *Config) { cfg.Listener.(*recorder).failed = func(error) {} }
 	inCluster(t, 3, fails, func(t *testing.T, c *cluster) {
 		l := c.leader()
 		c.recs[l].await(t, "leadership", func() bool { return c.recs[l].leads })

@@ -303,7 +303,7 @@ func (c *content) applyCommitted(stores *store.Stores, from uint64) error {
 func (s *state) poison(err error) {
 	if s.poisoned.CompareAndSwap(nil, &err) {
 		s.measures.Damaged.Add(1)
-		s.cfg.Fatal(err)
+		s.cfg.Listener.Failed(err)
 	}
 }
 

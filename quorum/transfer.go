@@ -20,7 +20,7 @@ import (
 //	| to u8 | named u8 | proof length u16 | proof |
 //
 // To is the member that is to lead, if named is 1; with 0 any voter may. Proof is for the leader's
-// Config.MayTransfer; it is about this request alone (transferOccasion), so that it has no secret
+// Listener.MayTransfer; it is about this request alone (transferOccasion), so that it has no secret
 // in it and is worth nothing afterwards. The answer is one zero byte when the leadership has been
 // transferred, else a text that says why not.
 
@@ -117,7 +117,7 @@ func (l *leadership) serveTransfer(from peer.Identity, c *peer.Stream) error {
 	}
 	answer := []byte{0}
 	occasion := transferOccasion(l.roster.Cluster(), l.raft.CurrentTerm(), l.cfg.ID, from.Member, transferRequest(to, ""))
-	if err = l.cfg.MayTransfer(proof, occasion); err == nil {
+	if err = l.cfg.Listener.MayTransfer(proof, occasion); err == nil {
 		err = l.transferTo(to)
 	}
 	if err != nil {

@@ -10,18 +10,17 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// Barrier blocks its waiters as long as it is set. It is one
-// persistent node; Curator's DistributedBarrier and kazoo's Barrier on the same
-// path are the same barrier. It belongs to nobody: it stays set when the program
-// that has set it ends.
+// Barrier blocks its waiters as long as it is set. It is one persistent node; Curator's
+// DistributedBarrier and kazoo's Barrier on the same path are the same barrier. It belongs to
+// nobody: it stays set when the program that has set it ends.
 type Barrier struct {
 	s    *Session
 	path string
 	acl  []zk.ACL
 }
 
-// NewBarrier returns the barrier on a path. acl is for the nodes that are made;
-// nil stands for [Config].ACL.
+// NewBarrier returns the barrier on a path. acl is for the nodes that are made; nil stands for
+// [Config].ACL.
 func NewBarrier(s *Session, path string, acl []zk.ACL) *Barrier {
 	return &Barrier{s: s, path: path, acl: s.aclOr(acl)}
 }
@@ -48,12 +47,11 @@ func (b *Barrier) Remove(ctx context.Context) error {
 	return nil
 }
 
-// Wait returns nil as soon as it sees that the barrier is not set; what was
-// acknowledged to anybody before the call counts. A barrier that is removed and
-// set again at once may or may not let through those who wait.
+// Wait returns nil as soon as it sees that the barrier is not set; it counts every change that was
+// acknowledged to anybody before the call. A barrier that is removed and set again at once may or
+// may not let through those who wait.
 //
-// It returns ErrExpired when the session expires, though nothing is lost by it:
-// call it again.
+// It returns ErrExpired when the session expires, though nothing is lost by it: call it again.
 func (b *Barrier) Wait(ctx context.Context) error {
 	err := b.s.link.do(ctx, func(ctx context.Context) error {
 		l, err := b.s.link.ready(ctx)
@@ -74,34 +72,30 @@ func (b *Barrier) Wait(ctx context.Context) error {
 	return nil
 }
 
-// DoubleBarrier lets a number of members begin together and end together: Enter
-// returns when that many have entered, Leave when those that were inside have
-// left.
+// DoubleBarrier lets a number of members begin together and end together: Enter returns when that
+// many have entered, Leave when those that were inside have left.
 //
-// The nodes are those of Curator's DistributedDoubleBarrier and of kazoo's
-// DoubleBarrier, which can take part: an ephemeral child of the path for each
-// member, and a child "ready", from when enough have entered.
+// It has the nodes of Curator's DistributedDoubleBarrier and kazoo's DoubleBarrier, which can take
+// part: an ephemeral child of the path for each member, and a child "ready", from when enough have
+// entered.
 //
-// The number is a threshold, no limit: who enters while the round goes on gets in
-// at once, as with Curator, and writes its node once more, by which the others
-// know that it is inside.
+// The number is a threshold, no limit: who enters while the round goes on gets in at once, as with
+// Curator, and writes its node once more, by which the others know that it is inside.
 //
 // # Members that vanish
 //
-// A member whose session ends before enough have entered no longer counts: "ready"
-// is made in a multi that checks that all those who were counted are still there,
-// so nobody is let in by a member that has gone. (Curator and kazoo do not check.)
-// A member that vanishes inside is not waited for when the others leave: it may
-// still be at work, and only a fencing token or its own Lost can stop it. When all
-// vanish, "ready" stays behind; the next one to enter sees that it belongs to
-// nobody who is there, and removes it. (Curator's and kazoo's take it for theirs.)
+// A member no longer counts if its session ends before enough have entered: "ready" is made in a
+// multi that checks that all those who were counted are still there, so nobody is let in by a
+// member that has gone. (Curator and kazoo do not check.) A member that vanishes inside is not
+// waited for when the others leave: it may still be at work, and only a fencing token or its own
+// Lost can stop it. When all vanish, "ready" stays behind; the next one to enter sees that it
+// belongs to nobody who is there, and removes it. (Curator's and kazoo's take it for theirs.)
 //
 // # With Curator and kazoo
 //
-// Curator's leave returns early, when one other member is left inside; kazoo's
-// removes "ready" before all have seen it, so that a member which is disconnected
-// just then waits for ever. What is promised here holds where all members are of
-// this package; with others, for as long as they keep to it.
+// Curator's leave returns early, when one other member is left inside; kazoo's removes "ready"
+// before all have seen it, so that a member which is disconnected just then waits for ever. The
+// promises hold where all members are of this package; with others, while they keep to them.
 type DoubleBarrier struct {
 	s    *Session
 	path string
@@ -112,8 +106,8 @@ type DoubleBarrier struct {
 // readyName is the child that stands for an open barrier.
 const readyName = "ready"
 
-// NewDoubleBarrier returns the barrier on a path, for n members. acl is for the
-// nodes that are made; nil stands for [Config].ACL.
+// NewDoubleBarrier returns the barrier on a path, for n members. acl is for the nodes that are
+// made; nil stands for [Config].ACL.
 func NewDoubleBarrier(s *Session, path string, n int, acl []zk.ACL) *DoubleBarrier {
 	return &DoubleBarrier{s: s, path: path, n: max(n, 1), acl: s.aclOr(acl)}
 }
@@ -125,9 +119,8 @@ type Inside struct {
 	round int64 // the czxid of the "ready" that let it in
 }
 
-// Enter waits until enough members have entered. data is stored in the member's
-// node (kazoo has an identifier there). When it returns an error the member's
-// node is gone, or goes in the background.
+// Enter waits until enough members have entered. data is stored in the member's node (kazoo has an
+// identifier there). When it returns an error the member's node is gone, or goes in the background.
 func (b *DoubleBarrier) Enter(ctx context.Context, data []byte) (*Inside, error) {
 	if data == nil {
 		data = []byte{}
@@ -204,9 +197,8 @@ func (b *DoubleBarrier) awaitOpen(ctx context.Context, g *Grant) (round int64, e
 
 // look returns the round if the barrier is open for us, else 0; it opens it if enough are there.
 func (b *DoubleBarrier) look(ctx context.Context, g *Grant) (round int64, ready, list view, err error) {
-	// The version of the path's node counts the rounds: it goes up when "ready"
-	// is made, so that nobody removes the "ready" of a later round than the one
-	// that was looked at.
+	// The version of the path's node counts the rounds: it goes up when "ready" is made, so that
+	// nobody removes the "ready" of a later round than the one that was looked at.
 	data, stat, err := b.s.link.conn.Get(b.path)
 	if err != nil {
 		return 0, ready, list, g.node.gone(err)
@@ -311,16 +303,15 @@ func (b *DoubleBarrier) multi(ops ...any) error {
 	return err
 }
 
-// errAgain: what was looked at has changed in between.
+// errAgain: the nodes have changed since the look at them.
 var errAgain = errors.New("changed meanwhile")
 
 func (b *DoubleBarrier) members(names []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n == readyName })
 }
 
-// remove removes "ready", unless a round has begun since the path's node had that
-// version, or somebody has come in since "ready" had its. That it is not there is no
-// error.
+// remove removes "ready", unless a round has begun since the path's node had that version, or
+// somebody has come in since "ready" had its. That it is not there is no error.
 func (b *DoubleBarrier) remove(version, ready int32) error {
 	err := b.multi(
 		&zk.CheckVersionRequest{Path: b.path, Version: version},
@@ -334,18 +325,16 @@ func (b *DoubleBarrier) remove(version, ready int32) error {
 // Token returns the zxid with which the member entered.
 func (in *Inside) Token() int64 { return in.grant.Token() }
 
-// Lost returns a channel that is closed when the others may not count on the
-// member any more, as Grant.Lost does.
+// Lost returns a channel that is closed when the others may not count on the member any more, as
+// Grant.Lost does.
 func (in *Inside) Lost() <-chan struct{} { return in.grant.Lost() }
 
-// Err returns nil while the member is certain to be inside, else why it is not;
-// see Grant.Err.
+// Err returns nil while the member is certain to be inside, else why it is not; see Grant.Err.
 func (in *Inside) Err() error { return in.grant.Err() }
 
-// Leave takes the member out, and waits until all who are inside by then have left
-// too, or have vanished. The member is out, or will be, whatever Leave returns:
-// with an error of ctx the others may still be inside; ErrExpired and ErrSilent say
-// that the member was lost while it was inside.
+// Leave takes the member out, and waits until all who are inside by then have left too, or have
+// vanished. The member is out, or will be, whatever Leave returns: with an error of ctx the others
+// may still be inside; ErrExpired and ErrSilent say that the member was lost while it was inside.
 func (in *Inside) Leave(ctx context.Context) error {
 	if err := in.leave(ctx); err != nil {
 		return fmt.Errorf("recipes: leave %s: %w", in.b.path, err)

@@ -26,7 +26,7 @@ var benchLocks = []struct {
 	{"SimpleMutex", func(s *Session, path string) Locker { return NewSimpleMutex(s, path+"-simple", MutexOptions{}) }},
 }
 
-// benchAddr is the server to measure: lockkeeper's, or the one whose address is in
+// benchAddr is the server to measure: lockkeeper's, or the one with the address in
 // RECIPES_BENCH_SERVER.
 func benchAddr(b *testing.B) string {
 	if addr := os.Getenv("RECIPES_BENCH_SERVER"); addr != "" {

@@ -97,7 +97,7 @@ func TestConfirmCost(t *testing.T) {
 	}
 }
 
-// TestClientMoves: what one server has said says nothing of the next one.
+// TestClientMoves: the answer of one server says nothing of the next one.
 func TestClientMoves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newFakeCluster()

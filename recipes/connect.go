@@ -17,52 +17,50 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// DefaultSessionTimeout is what Connect asks for if it is not told.
+// DefaultSessionTimeout is the session timeout that Connect asks for by default.
 const DefaultSessionTimeout = 10 * time.Second
 
 // Config says how to connect. Only Servers is needed.
 type Config struct {
-	// Servers are the members of the cluster, as host:port; the port is 2181 if
-	// it is left out. Any one that answers will do. Name all of them: while one
-	// hangs, the session goes on at another. Names are resolved once, here; one
-	// that cannot be resolved is left out, and logged, as long as another can be.
+	// Servers are the members of the cluster, as host:port; the port is 2181 if it is left out. Any
+	// one that answers will do. Name all of them: while one hangs, the session goes on at another.
+	// Names are resolved once, here; one that cannot be resolved is left out, and logged, as long
+	// as another can be.
 	Servers []string
 
-	// SessionTimeout is how long the cluster keeps the locks of a program that
-	// it hears nothing from; 0 stands for DefaultSessionTimeout. The servers
-	// shorten or lengthen it to their limits, which the Session takes note of.
-	// Grants are given up after two thirds of it.
+	// SessionTimeout is how long the cluster keeps the locks of a program that it hears nothing
+	// from; 0 stands for DefaultSessionTimeout. The servers shorten or lengthen it to their limits,
+	// which the Session takes note of. Grants are given up after two thirds of it.
 	SessionTimeout time.Duration
 
-	// Auth are the identities that every connection shows to its server before
-	// its first request. If a server refuses one of them, the Session ends, and
-	// what is asked of it fails with an error that wraps zk.ErrAuthFailed.
+	// Auth are the identities that every connection shows to its server before its first request.
+	// If a server refuses one of them, the Session ends, and its requests fail with an error that
+	// wraps zk.ErrAuthFailed.
 	Auth []Auth
 
 	// ACL is for the nodes that recipes make without an ACL of their own. Nil stands for
-	// [CreatorACL] if Auth proves an identity, and else for everything to everyone. Programs
-	// that share a path under different identities have to say who may do what: without CREATE
-	// and DELETE on the path nobody can lock.
+	// [CreatorACL] if Auth proves an identity, and else for everything to everyone. Programs that
+	// share a path under different identities have to set the rights of each: without CREATE and
+	// DELETE on the path nobody can lock.
 	ACL []zk.ACL
 
-	// TLS, if it is not nil, has every connection encrypted, by a server port that
-	// is for TLS (secureClientPort in ZooKeeper). Where ServerName is empty the
-	// certificate has to be for the name that is in Servers.
+	// TLS, if it is not nil, has every connection encrypted, by a server port that is for TLS
+	// (secureClientPort in ZooKeeper). Where ServerName is empty the certificate has to be for the
+	// name that is in Servers.
 	TLS *tls.Config
 
 	// Dial opens connections, below TLS; nil stands for net.DialTimeout.
 	Dial zk.Dialer
 
-	// HostProvider picks the servers; nil stands for go-zookeeper's, which
-	// resolves the names once. Servers that hung are passed over once in any
-	// case.
+	// HostProvider picks the servers; nil stands for go-zookeeper's, which resolves the names once.
+	// Servers that hung are passed over once in any case.
 	HostProvider zk.HostProvider
 
 	// Tree, if it is not nil, is a watch that stands as long as the Session.
 	Tree *TreeWatch
 
-	// Logger gets what goes wrong and is not returned to anybody; at level
-	// debug, what go-zookeeper has to say. Nil discards.
+	// Logger gets the failures that are not returned to anybody; at level debug, the log of
+	// go-zookeeper. Nil discards.
 	Logger *slog.Logger
 }
 
@@ -79,21 +77,21 @@ func (a Auth) Proves() bool { return a.Scheme != "ensemble" && a.Scheme != "ip" 
 type Auth struct {
 	// Scheme is the authentication scheme, for example "digest".
 	Scheme string
-	// Secret is what the scheme wants: for digest, and for SASL, which does not send
-	// it, "user:password".
+	// Secret is the scheme's credential: for digest, and for SASL, which does not send it,
+	// "user:password".
 	Secret []byte
 }
 
 // LogValue keeps the secret out of logs.
 func (a Auth) LogValue() slog.Value { return slog.StringValue(a.Scheme) }
 
-// Connect starts a session. It does not wait for it: recipes do, as long as
-// their ctx lets them, and [Session.Reach] does. Close ends it.
+// Connect starts a session. It does not wait for it: recipes do, as long as their ctx lets them,
+// and [Session.Reach] does. Close ends it.
 //
-// A server that hangs does not hold the session. A handshake may take at most a
-// third of the session timeout, or less if there are many servers, so that
-// another one can still save the session, and so may the answer to a request. Where
-// all servers are slower than that, answers to requests get two thirds.
+// A server that hangs does not hold the session. A handshake may take at most a third of the
+// session timeout, or less if there are many servers, so that another one can still save the
+// session, and so may the answer to a request. Where all servers are slower than that, answers to
+// requests get two thirds.
 func Connect(c Config) (*Session, error) {
 	if len(c.Servers) == 0 {
 		return nil, errors.New("recipes: connect: no servers given")
@@ -138,8 +136,8 @@ func Connect(c Config) (*Session, error) {
 	return s, nil
 }
 
-// endIfRefused ends the Session when a server has refused its identity: the
-// others, and the next attempt, would do the same.
+// endIfRefused ends the Session when a server has refused its identity: the others, and the next
+// attempt, would do the same.
 func (s *Session) endIfRefused(refused <-chan error) {
 	select {
 	case err := <-refused:
@@ -150,13 +148,12 @@ func (s *Session) endIfRefused(refused <-chan error) {
 	}
 }
 
-// granted is the session timeout in force: what was asked for, until a server
-// has answered.
+// granted is the session timeout in force: the one that was asked for, until a server has answered.
 type granted struct{ ms atomic.Int32 }
 
 func newGranted(asked time.Duration) *granted {
 	g := new(granted)
-	// Whole milliseconds are what the protocol has, and 0 is not a timeout.
+	// The protocol counts in whole milliseconds, and 0 is not a timeout.
 	g.ms.Store(int32(max(1, asked.Milliseconds())))
 	return g
 }
@@ -174,8 +171,8 @@ type dialer struct {
 	refused chan error // gets the first refusal of an identity
 }
 
-// dial opens a connection whose handshake has to be over within the patience of
-// the hosts, counted from now.
+// dial opens a connection. Its handshake has to be over within the patience of the hosts, counted
+// from now.
 func (d *dialer) dial(network, address string, timeout time.Duration) (net.Conn, error) {
 	patience := d.hosts.patience(d.granted.timeout())
 	deadline := time.Now().Add(patience)
@@ -212,15 +209,15 @@ func (d *dialer) secure(conn net.Conn, address string, deadline time.Time) (net.
 	return secured, nil
 }
 
-// zkLogger is go-zookeeper's log. It is at level debug: what matters of it the
-// recipes report themselves.
+// zkLogger is go-zookeeper's log. It is at level debug: the recipes report the important events
+// themselves.
 type zkLogger struct{ log *slog.Logger }
 
 func (l zkLogger) Printf(format string, args ...any) {
 	l.log.Debug("recipes: go-zookeeper: " + fmt.Sprintf(format, args...))
 }
 
-// probeTime is how long a port has to show what it speaks.
+// probeTime bounds the time in which a port shows its protocol.
 const probeTime = time.Second
 
 // Mismatch connects to a port that has served no session, and finds out whether it speaks TLS. The
@@ -274,8 +271,8 @@ func probeTLS(open func() (net.Conn, error)) (bool, error) {
 	return err == nil || isRemoteAlert(err), nil
 }
 
-// probePlain returns the beginning of what a port answers to a four-letter word without TLS: every
-// server for clients answers it, or says that it does not. It returns nothing of a port for TLS.
+// probePlain returns the beginning of a port's answer to a four-letter word without TLS: every
+// server for clients answers it, or says that it does not. A port for TLS gives none.
 func probePlain(open func() (net.Conn, error)) []byte {
 	conn, err := open()
 	if err != nil {
@@ -294,8 +291,8 @@ func probePlain(open func() (net.Conn, error)) []byte {
 	return answer[:n]
 }
 
-// plainAnswer is what the beginning of an answer says about the port that has sent it: one in text
-// to a handshake of TLS, or to one of a client. otherwise is the error for another one.
+// plainAnswer is the error of a port that has answered a handshake, of TLS or of a client, in text,
+// by the beginning of the answer. otherwise is the error for another one.
 func plainAnswer(address string, err, otherwise error) error {
 	if record, ok := errors.AsType[tls.RecordHeaderError](err); ok && bytes.HasPrefix(record.RecordHeader[:], []byte("HTTP")) {
 		return fmt.Errorf("%s: %w", address, ErrHTTP)
@@ -338,7 +335,7 @@ func (c *serverConn) misfit(err error) error {
 	return cause
 }
 
-// probe opens connections to find out what a port speaks.
+// probe opens connections to find out the protocol of a port.
 func (d *dialer) probe(address string) func() (net.Conn, error) {
 	return func() (net.Conn, error) {
 		conn, err := d.open("tcp", address, probeTime)

@@ -84,7 +84,7 @@ func TestHandshakeTimeout(t *testing.T) {
 	}
 }
 
-// TestTimeout: Timeout is what was asked for until a server has granted something else.
+// TestTimeout: Timeout is the one that was asked for until a server has granted another.
 func TestTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newFakeMembers(4*time.Second, "a")
@@ -142,7 +142,7 @@ func (h *orderedHosts) Next() (string, bool) {
 	return h.servers[(h.next-1)%len(h.servers)], false
 }
 
-// memberState is what a fakeMember does with a connection.
+// memberState is the behaviour of a fakeMember on a connection.
 type memberState int
 
 const (
@@ -158,13 +158,13 @@ type fakeMembers struct {
 	pingLatency time.Duration             // of the answer to a ping
 	authCode    int32                     // the answer to an authentication
 	watchCode   int32                     // the answer to addWatch
-	around      func(reply []byte) []byte // what is sent for the reply to addWatch; nil: the reply
+	around      func(reply []byte) []byte // frames sent for the reply to addWatch; nil: the reply
 
 	mu      sync.Mutex
 	latency time.Duration // of the answer to a sync
 	states  map[string]memberState
 	dials   []string            // addresses, in order
-	frames  map[string][]string // by address: what arrived, by name
+	frames  map[string][]string // by address: the requests that arrived, by name
 	changed chan struct{}
 }
 
@@ -355,7 +355,7 @@ func TestMemberThatHangsWhileItServes(t *testing.T) {
 				if err := s.Reach(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				// An idle connection is left alone. Not at the moment of a ping, whose reply would
+				// An idle connection is left alone. Not at the moment of a ping: its reply would
 				// be taken for a sign of life behind the request.
 				time.Sleep(time.Minute + time.Second/2)
 				if d := m.dialed(); len(d) != 1 {
@@ -399,7 +399,7 @@ func TestMemberThatHangsWhileItServes(t *testing.T) {
 }
 
 // TestSlowMemberIsLeftAlone: replies that take their time, but less than a third
-// of the session timeout, are no reason to go, nor is what arrives beside them.
+// of the session timeout, are no reason to go, nor are frames that arrive beside them.
 func TestSlowMemberIsLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const timeout = 6 * time.Second

@@ -22,7 +22,7 @@ const (
 	contenderTimeoutEnv = "RECIPES_TEST_TIMEOUT"
 )
 
-// contend is the contender's main. It does what stdin says, a line at a time:
+// contend is the contender's main. It executes the commands of stdin, a line at a time:
 //
 //	lock     granted TOKEN NODE, or: error TEXT
 //	held     held true, or: held false TEXT
@@ -130,8 +130,8 @@ type contender struct {
 	name  string
 	cmd   *exec.Cmd
 	stdin io.WriteCloser
-	lines chan string // what it says; closed at the end
-	lost  chan string // what it says about lost grants, at any time
+	lines chan string // its answers; closed at the end
+	lost  chan string // its news of lost grants, at any time
 	log   syncBuffer  // its stderr
 }
 
@@ -275,7 +275,7 @@ func (a *arena) leave(name string) {
 	delete(a.inside, name)
 }
 
-// kinds are the words that contenders use for what they hold.
+// kinds are the contenders' words for the kinds of their grants.
 var kinds = map[string]Kind{"": KindWrite, "write": KindWrite, "read": KindRead, "lease": KindLease}
 
 // follow answers a contender's "enter" and "leave" until it is done.

@@ -18,37 +18,32 @@ import (
 type CounterFormat int
 
 const (
-	// Decimal is text, as kazoo's Counter writes it ("-12"). No data at all
-	// stand for 0.
+	// Decimal is text, as kazoo's Counter writes it ("-12"). No data at all stand for 0.
 	Decimal CounterFormat = iota
 
-	// AtomicLong is 8 bytes, the most significant first, as Curator's
-	// DistributedAtomicLong has it.
+	// AtomicLong is 8 bytes, the most significant first, as Curator's DistributedAtomicLong has it.
 	AtomicLong
 
-	// SharedCount is 4 bytes, the most significant first, as Curator's
-	// SharedCount and kazoo's Counter with support_curator have it. It holds
-	// values of 32 bits.
+	// SharedCount is 4 bytes, the most significant first, as Curator's SharedCount and kazoo's
+	// Counter with support_curator have it. It holds values of 32 bits.
 	SharedCount
 )
 
 // Errors of a Counter.
 var (
-	// ErrOverflow: the value does not fit into the counter's format. It is not
-	// changed.
+	// ErrOverflow: the value does not fit into the counter's format. It is not changed.
 	ErrOverflow = errors.New("recipes: counter overflow")
 
 	// ErrFormat: the node's data is no number in the counter's format.
 	ErrFormat = errors.New("recipes: not a number of this format")
 )
 
-// Counter is a number that many programs change, kept in the data of one
-// persistent node. Every change is made exactly once, also when its reply is
-// lost (see OptimisticUpdate; with a lost session the error is ErrUnknown).
+// Counter is a number that many programs change, kept in the data of one persistent node. Every
+// change is made exactly once, also when its reply is lost (see OptimisticUpdate; with a lost
+// session the error is ErrUnknown).
 //
-// Changes are optimistic: those that collide start over, so that with many
-// programs that change it all the time a Counter gets slow, though one of them
-// always gets on.
+// Changes are optimistic: those that collide start over, so that with many programs that change it
+// all the time a Counter gets slow, though one of them always gets on.
 type Counter struct {
 	s    *Session
 	path string
@@ -58,17 +53,16 @@ type Counter struct {
 // CounterOptions are the settings of a Counter. The zero value is good.
 type CounterOptions struct {
 	Format CounterFormat // Decimal, if it is not set
-	ACL    []zk.ACL      // for nodes that are made; nil: that of Config
+	ACL    []zk.ACL      // for nodes that are made; nil: Config.ACL
 }
 
-// NewCounter returns the counter on a path. The node is made by the first change;
-// until then the value is 0.
+// NewCounter returns the counter on a path. The node is made by the first change; until then the
+// value is 0.
 func NewCounter(s *Session, path string, opts CounterOptions) *Counter {
 	return &Counter{s: s, path: path, opts: opts}
 }
 
-// Get returns the value: all changes that were acknowledged to anybody before the
-// call are in it.
+// Get returns the value: all changes that were acknowledged to anybody before the call are in it.
 func (c *Counter) Get(ctx context.Context) (int64, error) {
 	v, err := c.get(ctx)
 	if err != nil {
@@ -98,7 +92,7 @@ func (c *Counter) Add(ctx context.Context, n int64) (int64, error) {
 	})
 }
 
-// Set sets the value, whatever it was, and returns what it was.
+// Set sets the value, and returns the old one.
 func (c *Counter) Set(ctx context.Context, value int64) (old int64, err error) {
 	_, err = c.change(ctx, func(v int64) (int64, error) {
 		old = v
@@ -153,8 +147,8 @@ func (f CounterFormat) encode(v int64) ([]byte, error) {
 	return strconv.AppendInt(nil, v, 10), nil
 }
 
-// decode reads a value. No data are 0: a node that was made as somebody's parent,
-// or by kazoo before its first change.
+// decode reads a value. No data are 0: a node that was made as somebody's parent, or by kazoo
+// before its first change.
 func (f CounterFormat) decode(data []byte) (int64, error) {
 	switch {
 	case len(data) == 0:
@@ -173,36 +167,34 @@ func (f CounterFormat) decode(data []byte) (int64, error) {
 
 // UpdateOptions are the settings of an OptimisticUpdate. The zero value is good.
 type UpdateOptions struct {
-	// Create: a node that does not exist is made, persistent, with the parents
-	// it needs, as containers. Without it the error is zk.ErrNoNode.
+	// Create: a node that does not exist is made, persistent, with the parents it needs, as
+	// containers. Without it the error is zk.ErrNoNode.
 	Create bool
 
 	// ACL is for nodes that are made. Nil stands for [Config].ACL.
 	ACL []zk.ACL
 
-	// TagDir is the path under which an ephemeral node stands while an update is
-	// under way, by which a change whose reply was lost is recognised. "" stands
-	// for the node itself, on which CREATE and DELETE are needed then. It cannot
-	// be the node itself if that is ephemeral.
+	// TagDir is the path under which an ephemeral node stands while an update is under way, by
+	// which a change with a lost reply is recognised. "" stands for the node itself, on which
+	// CREATE and DELETE are needed then. It cannot be the node itself if that is ephemeral.
 	TagDir string
 }
 
-// Updated is what an update has done.
+// Updated is the result of an update.
 type Updated struct {
-	Old     []byte // what was there; nil if there was no node
-	New     []byte // what is there instead
+	Old     []byte // the data before; nil if there was no node
+	New     []byte // the data now
 	Version int32  // of the node, after the update
 }
 
-// OptimisticUpdate changes the data of a node, without a lock: it reads them, has
-// change make the new data from the old, and writes those if the node still has
-// the version that was read; else it starts over, after a pause that grows.
-// change may be called any number of times; it gets nil if there is no node
-// (and UpdateOptions.Create is set), and an error that it returns is the end of
+// OptimisticUpdate changes the data of a node, without a lock: it reads them, has change make the
+// new data from the old, and writes those if the node still has the version that was read; else it
+// starts over, after a pause that grows. change may be called any number of times; it gets nil if
+// there is no node (and UpdateOptions.Create is set), and an error that it returns is the end of
 // it. It is called by the goroutine that called OptimisticUpdate.
 //
-// The update is made exactly once, or not at all. A lost reply does not make
-// that uncertain: see the error ErrUnknown for when it is.
+// The update is made exactly once, or not at all. A lost reply does not make that uncertain: see
+// the error ErrUnknown for when it is.
 func OptimisticUpdate(ctx context.Context, s *Session, path string, opts UpdateOptions,
 	change func(old []byte) ([]byte, error),
 ) (Updated, error) {
@@ -249,7 +241,7 @@ func update(ctx context.Context, s *Session, path string, opts UpdateOptions,
 		case err == nil:
 			return u, nil
 		case errors.Is(err, zk.ErrNoNode):
-			// Deleted meanwhile, or a parent of what is to be made is missing.
+			// Deleted meanwhile, or a parent of the node or of the tag is missing.
 			if err := makeParents(ctx, s, path, opts, tagDir, acl); err != nil {
 				return Updated{}, err
 			}
@@ -275,8 +267,8 @@ func makeParents(ctx context.Context, s *Session, path string, opts UpdateOption
 	})
 }
 
-// readNode reads a node's data, not older than what was acknowledged before by
-// the server that answers. (A stale read costs another attempt, no more.)
+// readNode reads a node's data, not older than the last change that the answering server has
+// acknowledged before. (A stale read costs another attempt, no more.)
 func readNode(ctx context.Context, s *Session, path string) (view, error) {
 	return call(ctx, s.link, func(ctx context.Context) (v view, err error) {
 		l, err := s.link.ready(ctx)
@@ -304,8 +296,8 @@ const (
 	maxBackOff = 200 * time.Millisecond
 )
 
-// backOff pauses before an attempt, counted from 0, for a time that is drawn by
-// lot, so that those who collided do not collide again.
+// backOff pauses before an attempt, counted from 0, for a time that is drawn by lot, so that those
+// who collided do not collide again.
 func backOff(ctx context.Context, attempt int) error {
 	if attempt == 0 {
 		return ctx.Err()

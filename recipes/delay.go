@@ -10,8 +10,8 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// MaxLockDelay is the longest LockDelay, as in Chubby and Consul: a mistake in one
-// program shall not keep a lock from all others for long.
+// MaxLockDelay is the longest LockDelay, as in Chubby and Consul: a mistake in one program shall
+// not keep a lock from all others for long.
 const MaxLockDelay = time.Minute
 
 // delay is the LockDelay of a contender, and the note that its holder leaves beside the path.
@@ -36,8 +36,7 @@ type holderNote struct {
 	Info
 	Node    string `json:"node"`    // the holder's, full path
 	DelayMs int64  `json:"delayMs"` // what the holder wants
-	// Vanished: a contender has noticed that the node is gone. The note's mtime is
-	// when that was.
+	// Vanished: a contender has noticed that the node is gone. The note's mtime is when that was.
 	Vanished bool `json:"vanished,omitempty"`
 }
 
@@ -55,8 +54,8 @@ func newDelay(n *node, kind Kind, doing *progress, d time.Duration) (*delay, err
 	return &delay{node: n, reads: kind == KindRead, doing: doing, time: d, path: dir + "/" + delayName + name}, nil
 }
 
-// sitOut is called at the front of the queue. It waits until the delay of a
-// holder that has vanished is over, and leaves our own note.
+// sitOut is called at the front of the queue. It waits until the delay of a holder that has
+// vanished is over, and leaves our own note.
 func (d *delay) sitOut(ctx context.Context, wait bool) error {
 	// Most often there is no note: try that first.
 	done, err := d.createNote()
@@ -80,8 +79,8 @@ func (d *delay) sitOut(ctx context.Context, wait bool) error {
 	return nil
 }
 
-// heedNote looks at the note and does what is to be done next. Without an error,
-// and not done, one has to look again.
+// heedNote looks at the note and takes the next step. Without an error, and not done, the caller
+// has to call it again.
 func (d *delay) heedNote(ctx context.Context, wait bool) (done bool, err error) {
 	n, stat, err := d.readNote()
 	switch {
@@ -112,8 +111,8 @@ func (d *delay) heedNote(ctx context.Context, wait bool) (done bool, err error) 
 
 // delayLeft is how long the lock has to be kept from us yet.
 //
-// Two times of the cluster's clock are compared only where they are of writes
-// that it has put in this order, and our clock does the rest.
+// Two times of the cluster's clock are compared only where they are of writes that it has put in
+// this order, and our clock does the rest.
 func (d *delay) delayLeft(n *holderNote, stat *zk.Stat) time.Duration {
 	if d.seen.IsZero() {
 		d.seen = time.Now()
@@ -176,8 +175,7 @@ func (d *delay) takeNote(op any) (done bool, err error) {
 	return done, err
 }
 
-// changeNote makes a change of the note, if our node is there and the note is
-// what we take it for.
+// changeNote makes a change of the note, if our node is there and the note is as it was read.
 func (d *delay) changeNote(op any) (done bool, err error) {
 	results, err := d.node.link.conn.Multi(&zk.CheckVersionRequest{Path: d.node.path, Version: -1}, op)
 	switch {
@@ -206,8 +204,8 @@ func (d *delay) readNote() (*holderNote, *zk.Stat, error) {
 	}
 	n := new(holderNote)
 	if json.Unmarshal(data, n) != nil || n.Node == "" {
-		// Somebody has written something else into it. The delay that it was to
-		// tell is not known: the one that we would ask for has to do.
+		// Somebody has written something else into it. The delay that it was to tell is not known:
+		// the one that we would ask for has to do.
 		n = &holderNote{Node: "unknown", DelayMs: d.time.Milliseconds()}
 	}
 	return n, stat, nil
@@ -239,8 +237,7 @@ func (d *delay) remove(node string) error {
 	return err
 }
 
-// rewrite changes the data of our node. A writer that only reads from now on takes
-// its note away.
+// rewrite changes the data of our node. A writer that only reads from now on takes its note away.
 func (d *delay) rewrite(data []byte) error {
 	if !d.ours {
 		return d.node.set(data)
@@ -248,7 +245,7 @@ func (d *delay) rewrite(data []byte) error {
 	set := &zk.SetDataRequest{Path: d.node.path, Data: data, Version: -1}
 	results, err := d.node.link.conn.Multi(set, &zk.DeleteRequest{Path: d.path, Version: -1})
 	if err == nil || errors.Is(err, zk.ErrNoNode) && len(results) > 0 && results[0].Error == nil {
-		d.ours = false // or it had gone with an earlier request, whose reply was lost
+		d.ours = false // or it had gone with an earlier request, and the reply was lost
 	}
 	if err != nil && !d.ours {
 		err = d.node.set(data)

@@ -12,27 +12,26 @@ import (
 	"lockkeeper/locknode"
 )
 
-// selectorName is what Curator's LeaderSelector calls its nodes; latchName is LeaderLatch's.
+// selectorName is in the names of the nodes of Curator's LeaderSelector, latchName of its
+// LeaderLatch.
 const selectorName = lockName
 
-// Election has one of its candidates lead at a time, in the order in which they
-// stood. It is the queue of a Mutex with another name on its nodes: what a Grant
-// promises, a Leadership does.
+// Election has one of its candidates lead at a time, in the order in which they stood. It is the
+// queue of a Mutex with another name on its nodes: a Leadership promises the same as a Grant.
 //
-// Programs that take part with Curator's LeaderLatch and with an Election on the
-// same path exclude each other, both see the other's candidates, and who leads
-// with which data (which are the participant's id for Curator). With
-// ElectionOptions.Selector the same is true of Curator's LeaderSelector, and of
-// Mutexes. LeaderLatch and LeaderSelector do not exclude each other.
+// Programs that take part with Curator's LeaderLatch and with an Election on the same path exclude
+// each other, both see the other's candidates, and who leads with which data (which are the
+// participant's id for Curator). With ElectionOptions.Selector the same is true of Curator's
+// LeaderSelector, and of Mutexes. LeaderLatch and LeaderSelector do not exclude each other.
 //
-// kazoo's Election is kazoo's Lock, which excludes what it is told of:
+// kazoo's Election is kazoo's Lock, which excludes the layouts that it is told of:
 //
 //	election = client.Election(path, "me")
 //	election.lock = client.Lock(path, "me", extra_lock_patterns=["latch-"])
 //
-// That excludes Elections, as they exclude it. kazoo and Curator exclude each
-// other only if kazoo names its nodes as Curator does: a subclass of its Lock with
-// _NODE_NAME = "-latch-" and "latch-" in _EXCLUDE_NAMES.
+// That excludes Elections, as they exclude it. kazoo and Curator exclude each other only if kazoo
+// names its nodes as Curator does: a subclass of its Lock with _NODE_NAME = "-latch-" and "latch-"
+// in _EXCLUDE_NAMES.
 type Election struct {
 	s    *Session
 	path string
@@ -41,8 +40,8 @@ type Election struct {
 
 // ElectionOptions are the settings of an Election. The zero value is good.
 type ElectionOptions struct {
-	// Selector has nodes called as Curator's LeaderSelector and
-	// InterProcessMutex call them, not as its LeaderLatch does.
+	// Selector has nodes called as Curator's LeaderSelector and InterProcessMutex call them, not as
+	// its LeaderLatch does.
 	Selector bool
 
 	// ACL is for the nodes that are made. Nil stands for [Config].ACL.
@@ -55,17 +54,16 @@ func NewElection(s *Session, path string, opts ElectionOptions) *Election {
 	return &Election{s: s, path: path, opts: opts}
 }
 
-// Leadership is an election that was won. It is a Grant, with the same methods:
-// Token is larger than that of every earlier leader, Lost is closed before
-// another can lead.
+// Leadership is an election that was won. It is a Grant, with the same methods: Token is larger
+// than every earlier leader's, Lost is closed before another can lead.
 type Leadership struct {
 	*Grant
 	e *Election
 }
 
-// Campaign stands for election and returns when the candidate leads. data can be
-// read by everybody, also while it waits. As with Mutex.Lock, when there is an
-// error no node stays behind; it is ErrExpired if the session expired.
+// Campaign stands for election and returns when the candidate leads. data can be read by everybody,
+// also while it waits. As with Mutex.Lock, when there is an error no node stays behind; it is
+// ErrExpired if the session expired.
 func (e *Election) Campaign(ctx context.Context, data []byte) (*Leadership, error) {
 	if data == nil {
 		data = []byte{}
@@ -82,8 +80,7 @@ func (e *Election) Campaign(ctx context.Context, data []byte) (*Leadership, erro
 	return &Leadership{g, e}, nil
 }
 
-// Resign gives the leadership up; the next candidate leads. It returns as
-// Grant.Unlock does.
+// Resign gives the leadership up; the next candidate leads. It returns as Grant.Unlock does.
 func (l *Leadership) Resign(ctx context.Context) error {
 	if err := l.letGo(ctx); err != nil {
 		return fmt.Errorf("recipes: resign %s: %w", l.path, err)
@@ -91,8 +88,8 @@ func (l *Leadership) Resign(ctx context.Context) error {
 	return nil
 }
 
-// StandAgain resigns and stands for election once more, behind all candidates that
-// wait. It returns when the candidate leads again, with data.
+// StandAgain resigns and stands for election once more, behind all candidates that wait. It returns
+// when the candidate leads again, with data.
 func (l *Leadership) StandAgain(ctx context.Context, data []byte) (*Leadership, error) {
 	if err := l.Resign(ctx); err != nil {
 		return nil, err
@@ -100,8 +97,7 @@ func (l *Leadership) StandAgain(ctx context.Context, data []byte) (*Leadership, 
 	return l.e.Campaign(ctx, data)
 }
 
-// Proclaim changes the leader's data. They may be written twice if a reply is
-// lost.
+// Proclaim changes the leader's data. They may be written twice if a reply is lost.
 func (l *Leadership) Proclaim(ctx context.Context, data []byte) error {
 	if err := setOwn(ctx, l.Grant, data); err != nil {
 		return fmt.Errorf("recipes: proclaim %s: %w", l.path, err)
@@ -109,19 +105,19 @@ func (l *Leadership) Proclaim(ctx context.Context, data []byte) error {
 	return nil
 }
 
-// Leader is who leads, as others see it: the first of the candidates. It may not
-// have noticed yet, and it may be about to lose its session.
+// Leader is who leads, as others see it: the first of the candidates. It may not have noticed yet,
+// and it may be about to lose its session.
 type Leader struct {
 	Node  string    // path of its node; "" if nobody leads
-	Data  []byte    // what it said of itself
+	Data  []byte    // of the node: the leader's own words
 	Token int64     // its fencing token; 0 if nobody leads
 	Since time.Time // when it stood for election, by the cluster's clock
 
 	mzxid int64 // when Data was written
 }
 
-// Leader returns who leads, for certain no one whose leadership had ended before
-// the call. The error is ErrNoLeader if nobody does.
+// Leader returns who leads, for certain no one who had ceased to lead before the call. The error is
+// ErrNoLeader if nobody does.
 func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	leader, err := e.leader(ctx)
 	if err == nil && leader.Node == "" {
@@ -144,11 +140,10 @@ func (e *Election) leader(ctx context.Context) (Leader, error) {
 	}, nil)
 }
 
-// Observe yields who leads, and again whenever somebody else does, or nobody (a
-// zero Leader), or the leader's data change, until ctx or the session ends; what
-// ended it is yielded last. It never goes back to an earlier leader or earlier
-// data, and sees every leader that leads until it is looked at; one that came and
-// went in between may be skipped.
+// Observe yields who leads, and again whenever somebody else does, or nobody (a zero Leader), or
+// the leader's data change, until ctx or the session ends; the reason for the end is yielded last.
+// It never goes back to an earlier leader or earlier data, and sees every leader that leads until
+// it is looked at; one that came and went in between may be skipped.
 func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 	return func(yield func(Leader, error) bool) {
 		err := e.observe(ctx, func(l Leader) bool { return yield(l, nil) })
@@ -189,9 +184,9 @@ func (e *Election) observe(ctx context.Context, yield func(Leader) bool) error {
 	}
 }
 
-// look reads who leads. The watch fires when that is no longer so: a candidate who
-// comes later does not lead as long as the leader's node is there, so it is that
-// which is watched, and the list of candidates only while it is empty.
+// look reads who leads. The watch fires when that is no longer so: a candidate who comes later does
+// not lead as long as the leader's node is there, so it is that which is watched, and the list of
+// candidates only while it is empty.
 func (e *Election) look(ctx context.Context, l *lease) (leader Leader, w *watch, err error) {
 	others := make(map[string]bool) // that belong to no session, and so are no candidates
 	err = e.s.link.again(ctx, l, func() error {

@@ -10,20 +10,20 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// Errors of this package. They come wrapped, with the path and what was going
-// on; compare with errors.Is.
+// Errors of this package. They come wrapped, with the path and the operation; compare with
+// errors.Is.
 var (
 	// ErrLocked: TryLock found somebody in front. Nothing was left behind.
 	ErrLocked = errors.New("recipes: locked by another")
 
-	// ErrExpired: the cluster has ended the session that the lock, or the
-	// place in its queue, belonged to. Both are gone for good: go-zookeeper
-	// goes on with a new session, which has no claim to them. Lock again.
+	// ErrExpired: the cluster has ended the session that the lock, or the place in its queue,
+	// belonged to. Both are gone for good: go-zookeeper goes on with a new session, which has no
+	// claim to them. Lock again.
 	ErrExpired = errors.New("recipes: session expired")
 
-	// ErrSilent: the cluster has confirmed nothing for two thirds of the
-	// session timeout, or this process did not run for so long. The session
-	// may still live, or may be about to end; the holder can no longer know.
+	// ErrSilent: the cluster has confirmed nothing for two thirds of the session timeout, or this
+	// process did not run for so long. The session may still live, or may be about to end; the
+	// holder can no longer know.
 	ErrSilent = errors.New("recipes: nothing heard from the cluster for two thirds of the session timeout")
 
 	// ErrDeleted: the lock node was deleted by somebody else.
@@ -32,8 +32,8 @@ var (
 	// ErrReleased: Unlock was called.
 	ErrReleased = errors.New("recipes: released")
 
-	// ErrClosed: the Session was closed, or the connection under it; or a server
-	// has refused its identity, which the error then wraps as zk.ErrAuthFailed.
+	// ErrClosed: the Session was closed, or the connection under it; or a server has refused its
+	// identity, which the error then wraps as zk.ErrAuthFailed.
 	ErrClosed = errors.New("recipes: session closed")
 
 	// ErrUnreachable: no address of the cluster can be connected to.
@@ -56,17 +56,17 @@ var (
 	// identity that it requires. The Session has ended.
 	ErrLoginRequired = errors.New("recipes: the server requires a login, with SASL or a certificate")
 
-	// ErrOvertaken: the lock's node is there, but another one is in front of
-	// it, which the cluster would not have put there by itself.
+	// ErrOvertaken: the lock's node is there, but another one is in front of it, which the cluster
+	// would not have put there by itself.
 	ErrOvertaken = errors.New("recipes: another node is in front of the lock's")
 
-	// ErrDelayed: TryLock found the lock free, but the last holder has vanished
-	// and its lock delay is not over. It is an ErrLocked too.
+	// ErrDelayed: TryLock found the lock free, but the last holder has vanished and its lock delay
+	// is not over. It is an ErrLocked too.
 	ErrDelayed = fmt.Errorf("%w, which has vanished, and whose lock delay is not over", ErrLocked)
 
-	// ErrUpgrade: a reader that asks for the writer's lock is refused. Two that
-	// did so would wait for each other to stop reading, for ever. Unlock, then
-	// lock for writing, and read again: others may have written in between.
+	// ErrUpgrade: a reader that asks for the writer's lock is refused. Two that did so would wait
+	// for each other to stop reading, for ever. Unlock, then lock for writing, and read again:
+	// others may have written in between.
 	ErrUpgrade = errors.New("recipes: a lock for reading cannot be upgraded: two readers that wait to do so " +
 		"wait for each other for ever; unlock it, lock for writing, and read again")
 
@@ -76,16 +76,14 @@ var (
 	// ErrNoGuard: the grants of this recipe cannot guard operations.
 	ErrNoGuard = errors.New("recipes: no guard: the lock's node has a name that others' have too")
 
-	// ErrExhausted: the sequence counter of the path has reached 2147483647, where
-	// it stops or, on ZooKeeper, may go on below zero, so that nodes can no longer
-	// be put in order by it. Delete the path once nobody uses it; the counter starts
-	// again.
+	// ErrExhausted: the sequence counter of the path has reached 2147483647, where it stops or, on
+	// ZooKeeper, may go on below zero, so that nodes can no longer be put in order by it. Delete
+	// the path once nobody uses it; the counter starts again.
 	ErrExhausted = errors.New("recipes: sequence numbers of the path are used up")
 
-	// ErrUnknown: the operation ended, for the reason that is wrapped beside
-	// this, before it was certain whether it has taken effect. It has, once, or
-	// has not, or will within moments, but not later than the session's next
-	// write.
+	// ErrUnknown: the operation ended, for the reason that is wrapped beside this, before it was
+	// certain whether it has taken effect. It has, once, or has not, or will within moments, but
+	// not later than the session's next write.
 	ErrUnknown = errors.New("recipes: unknown whether it took effect")
 
 	// ErrTaken: the name is in use by another member.
@@ -95,7 +93,7 @@ var (
 	ErrNoLeader = errors.New("recipes: no leader")
 )
 
-// fate is what an error of a call says about its effect.
+// fate is the effect of a call, as far as its error tells.
 type fate int
 
 const (
@@ -103,11 +101,11 @@ const (
 	fateDone fate = iota
 	// fateRefused: the server said no. Nothing was changed.
 	fateRefused
-	// fateUnknown: the connection or the session broke. The request may have
-	// had its effect, once, or not; asking again makes sense.
+	// fateUnknown: the connection or the session broke. The request may have had its effect, once,
+	// or not; asking again makes sense.
 	fateUnknown
-	// fateStrange: an error that this package does not know. The request may
-	// have had its effect; asking again need not make sense.
+	// fateStrange: an error that this package does not know. The request may have had its effect;
+	// asking again need not make sense.
 	fateStrange
 )
 
@@ -118,9 +116,8 @@ var refusals = []error{
 	zk.ErrBadArguments, zk.ErrInvalidPath, zk.ErrInvalidFlags,
 }
 
-// unknowns are the errors after which the outcome is unknown. ErrNoServer is
-// among them though the request was then never sent: nothing is gained by a
-// special case.
+// unknowns are the errors after which the outcome is unknown. ErrNoServer is among them though the
+// request was then never sent: nothing is gained by a special case.
 var unknowns = []error{
 	zk.ErrConnectionClosed, zk.ErrNoServer, zk.ErrSessionExpired, zk.ErrSessionMoved, zk.ErrClosing,
 	io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, os.ErrDeadlineExceeded,

@@ -46,7 +46,7 @@ func ExampleRWMutex() {
 	// upgrade refused: true
 }
 
-// A writer that has written, and wants to go on reading what it wrote.
+// A writer that has written, and wants to go on reading its own data.
 func ExampleGrant_Downgrade() {
 	session := exampleSession()
 	defer session.Close()

@@ -19,7 +19,7 @@ func exampleServers() []string {
 }
 
 // account is something that several programs change, and that remembers the
-// newest fencing token: what a late holder does to it is refused.
+// newest fencing token: it refuses the writes of a late holder.
 type account struct {
 	balance int
 	token   int64

@@ -166,7 +166,7 @@ func (c *fakeCluster) multiLocked(ops []any, owner int64) (results []zk.MultiRes
 		}
 		if err != nil {
 			c.nodes, c.zxid, c.multi, c.events = before, zxid, false, nil
-			// What went well is undone and has no error of its own.
+			// The successful operations are undone and have no error of their own.
 			clear(results)
 			results = append(results, zk.MultiResponse{Error: err})
 			for len(results) < len(ops) {
@@ -183,7 +183,7 @@ func (c *fakeCluster) multiLocked(ops []any, owner int64) (results []zk.MultiRes
 	return results, nil
 }
 
-// errNotReached is what the operations behind one that fails are answered with.
+// errNotReached is the answer to the operations behind one that fails.
 var errNotReached = errors.New("unknown error: -2")
 
 func (c *fakeCluster) statLocked(path string) *zk.Stat {
@@ -230,14 +230,14 @@ func (c *fakeCluster) with(f func()) {
 	f()
 }
 
-// delete is what an operator would do.
+// delete deletes a node, as an operator would.
 func (c *fakeCluster) delete(path string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.deleteLocked(path, -1)
 }
 
-// fault is what happens to one call.
+// fault is the fate of one call.
 type fault int
 
 const (
@@ -357,7 +357,7 @@ func (f *fakeConn) connectLocked() {
 	}
 }
 
-// watchedLocked is what is watched, in an order that does not change.
+// watchedLocked lists the watches, in an order that does not change.
 func (f *fakeConn) watchedLocked() []fakeWatchKey {
 	return slices.SortedFunc(maps.Keys(f.watches), func(a, b fakeWatchKey) int {
 		return cmp.Or(cmp.Compare(a.path, b.path), cmp.Compare(a.kind, b.kind))
@@ -510,7 +510,7 @@ func (f *fakeConn) arrive(what fault, write bool, effect func() error) error {
 
 var errStrange = errors.New("unknown error: -127")
 
-// netError looks like what net.Conn.Write returns.
+// netError looks like an error of net.Conn.Write.
 type netError struct{}
 
 func (*netError) Error() string   { return "write tcp: broken pipe" }
@@ -556,7 +556,7 @@ func (f *fakeConn) Set(path string, data []byte, version int32) (*zk.Stat, error
 	return stat, nil
 }
 
-// Multi is a call whose path is that of its first operation; without one it is called nothing.
+// Multi is a call with the path of its first operation; without one it is called nothing.
 func (f *fakeConn) Multi(ops ...any) ([]zk.MultiResponse, error) {
 	var results []zk.MultiResponse // see Set
 	name, path := "nothing", ""

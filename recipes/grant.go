@@ -9,13 +9,12 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// Grant is a lock that was acquired. It ends when Unlock is called or when the
-// lock can no longer be relied on, whichever comes first, and does not come
-// back. Its methods may be called from any goroutine.
+// Grant is a lock that was acquired. It ends when Unlock is called or when the lock can no longer
+// be relied on, whichever comes first, and does not come back. Its methods may be called from any
+// goroutine.
 //
-// A grant that was lost still has to be unlocked: as long as its session lives
-// its node is in the queue, so that nobody gets in before the program has
-// wound up what it was doing.
+// A grant that was lost still has to be unlocked: as long as its session lives its node is in the
+// queue, so that nobody gets in before the program has wound up its work.
 type Grant struct {
 	node    *node
 	leave   func() error // removes everything that the holder has made; see node.leave
@@ -53,16 +52,14 @@ func newGrant(n *node, path string, leave func() error) *Grant {
 	}
 }
 
-// Token returns the fencing token: a number that is larger than that of every
-// earlier holder of the path, also when the path was deleted and made again in
-// between. It is the zxid that created the lock's node, and so comparable with
-// the tokens of holders that use other libraries (the node's czxid). A resource
-// that remembers the largest token it has seen, and refuses smaller ones, cannot
-// be harmed by a holder that does not know yet that it lost the lock.
+// Token returns the fencing token: a number that is larger than every earlier holder's, also when
+// the path was deleted and made again in between. It is the zxid that created the lock's node, and
+// so comparable with the tokens of holders that use other libraries (the node's czxid). A resource
+// that remembers the largest token it has seen, and refuses smaller ones, cannot be harmed by a
+// holder that does not know yet that it lost the lock.
 func (g *Grant) Token() int64 { return g.token }
 
-// Kind returns what was granted: to write (as every Mutex does), to read, or a
-// lease of a semaphore.
+// Kind returns the kind of the lock: to write (every Mutex), to read, or a lease of a semaphore.
 func (g *Grant) Kind() Kind {
 	g.node.link.mu.Lock()
 	defer g.node.link.mu.Unlock()
@@ -78,24 +75,23 @@ func (g *Grant) Path() string { return g.path }
 // Node returns the full path of the lock's node.
 func (g *Grant) Node() string { return g.node.path }
 
-// Lost returns a channel that is closed when the lock can no longer be relied
-// on, for the reason that Err then gives. Unlock closes it too.
+// Lost returns a channel that is closed when the lock can no longer be relied on, for the reason
+// that Err then gives. Unlock closes it too.
 //
-// A process that was stopped and woken up runs for a moment before anything in
-// it can close a channel. Calling Lost looks at the clock first, as Held does:
-// a select on a fresh g.Lost() is as good as a call of Held; a channel that was
-// fetched before the stop is not.
+// A process that was stopped and woken up runs for a moment before anything in it can close a
+// channel. Calling Lost looks at the clock first, as Held does: a select on a fresh g.Lost() is as
+// good as a call of Held; a channel that was fetched before the stop is not.
 func (g *Grant) Lost() <-chan struct{} {
 	g.Err()
 	return g.life.Done()
 }
 
-// Context returns a context for the work that the lock protects. It ends when
-// parent does, or when the grant does; then context.Cause gives what Err does:
-// why the lock was lost, or ErrReleased. Nothing has to be cancelled.
+// Context returns a context for the work that the lock protects. It ends when parent does, or when
+// the grant does; then context.Cause gives the error of Err: why the lock was lost, or ErrReleased.
+// Nothing has to be cancelled.
 //
-// Like a channel that was fetched from Lost it says nothing before the process
-// has run for a moment; Held does.
+// Like a channel that was fetched from Lost it says nothing before the process has run for a
+// moment; Held does.
 func (g *Grant) Context(parent context.Context) context.Context {
 	g.Err()
 	return during(parent, g.life)
@@ -113,18 +109,16 @@ func during(parent, life context.Context) context.Context {
 	return ctx
 }
 
-// Held reports whether the lock may be relied on right now. It costs a clock
-// reading and no request: it knows what the cluster confirmed last, and how long
-// ago that was asked for.
+// Held reports whether the lock may be relied on right now. It costs a clock reading and no
+// request: it knows the cluster's last confirmation, and the time of the request for it.
 //
-// The answer is about the moment of the call. What happens after it, above all a
-// pause of this process between Held and the use of what the lock protects, only
-// the Token can guard against.
+// The answer is about the moment of the call. Only the Token can guard against later events, above
+// all a pause of this process between Held and the use of the protected resource.
 func (g *Grant) Held() bool { return g.Err() == nil }
 
-// Err returns nil if the lock may be relied on right now, else why it may not:
-// ErrSilent, ErrExpired, ErrDeleted, ErrClosed, or ErrReleased after Unlock. Once
-// it is not nil it does not change.
+// Err returns nil if the lock may be relied on right now, else why it may not: ErrSilent,
+// ErrExpired, ErrDeleted, ErrClosed, or ErrReleased after Unlock. Once it is not nil it does not
+// change.
 func (g *Grant) Err() error {
 	g.node.link.mu.Lock()
 	defer g.node.link.mu.Unlock()
@@ -176,7 +170,7 @@ func (g *Grant) giveUp() {
 func (g *Grant) lose(err error) {
 	g.node.link.mu.Lock()
 	defer g.node.link.mu.Unlock()
-	// What the clock says comes before what happens now.
+	// The clock comes first: the grant may have been lost before.
 	g.node.link.observeLocked()
 	g.node.lease.checkLocked()
 	g.loseLocked(err)
@@ -194,8 +188,8 @@ func (g *Grant) loseLocked(err error) {
 	}
 }
 
-// whenLost has f called, once, when the grant ends, with a session's mu held. It
-// is called right away if that has happened.
+// whenLost has f called, once, when the grant ends, with a session's mu held. It is called right
+// away if that has happened.
 func (g *Grant) whenLost(f func(err error)) {
 	g.node.link.mu.Lock()
 	defer g.node.link.mu.Unlock()
@@ -206,8 +200,8 @@ func (g *Grant) whenLost(f func(err error)) {
 	g.onLost = append(g.onLost, f)
 }
 
-// keep watches the node until Unlock is called or the session is over, and then
-// sees to it that the node goes. It is run by the goroutine that acquired.
+// keep watches the node until Unlock is called or the session is over, and then sees to it that the
+// node goes. It is run by the goroutine that acquired.
 func (g *Grant) keep() {
 	for held := true; held; {
 		select {
@@ -231,20 +225,19 @@ func (g *Grant) keep() {
 	close(g.gone)
 }
 
-// Guard does all of ops, or none, as *zk.Conn.Multi, but only if this grant still
-// stands when the cluster gets to it: in the same transaction it checks that the
-// lock's node is there. So nobody else can have been granted the lock by then,
-// however long this process was stopped, and wherever the request was on its way
-// meanwhile. It is what makes data that are in the cluster itself safe without
-// a fencing token.
+// Guard does all of ops, or none, as *zk.Conn.Multi, but only if this grant still stands when the
+// cluster gets to it: in the same transaction it checks that the lock's node is there. So nobody
+// else can have been granted the lock by then, however long this process was stopped, and wherever
+// the request was on its way meanwhile. It makes data that are in the cluster itself safe without a
+// fencing token.
 //
-// The ops are *zk.CreateRequest, *zk.SetDataRequest, *zk.DeleteRequest and
-// *zk.CheckVersionRequest; the results are those of the ops, in order.
+// The ops are *zk.CreateRequest, *zk.SetDataRequest, *zk.DeleteRequest and *zk.CheckVersionRequest;
+// the results are in the order of the ops.
 //
-// If the grant has ended, the error is the reason, and nothing was done. If it
-// is ErrUnknown, the connection broke or ctx ended, and all or nothing may have
-// been done, or may be done yet; but nothing after the grant's end, and so nothing
-// after the return of an Unlock with nil. Other errors are those of the ops.
+// If the grant has ended, the error is the reason, and nothing was done. If it is ErrUnknown, the
+// connection broke or ctx ended, and all or nothing may have been done, or may be done yet; but
+// nothing after the grant's end, and so nothing after the return of an Unlock with nil. Other
+// errors come from the ops.
 //
 // The grants of a SimpleMutex have no guard: ErrNoGuard.
 func (g *Grant) Guard(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
@@ -303,16 +296,14 @@ func guarded(grants []*Grant, results []zk.MultiResponse, err error) ([]zk.Multi
 	return nil, fmt.Errorf("recipes: guard %s: %w: %w", grants[0].path, ErrUnknown, err)
 }
 
-// Valid asks the cluster whether the grant stands, and returns nil if it does,
-// else why it does not, as Err. Held knows as much, sooner and for less, unless
-// something out of the ordinary has happened that its watch has not told yet:
-// somebody has deleted the lock's node, or has put another in front of it
-// (ErrOvertaken). A grant that is found to be gone is lost from then on.
+// Valid asks the cluster whether the grant stands, and returns nil if it does, else why it does
+// not, as Err. Held knows as much, sooner and for less, unless something out of the ordinary has
+// happened that its watch has not told yet: somebody has deleted the lock's node, or has put
+// another in front of it (ErrOvertaken). A grant that is found to be gone is lost from then on.
 //
-// The question goes through the cluster's leader and a majority, so the answer is
-// not older than the call. It is, as all such answers, about the past when it
-// arrives. If ctx ends before it is known, the error is ctx's, and the grant is as
-// it was.
+// The question goes through the cluster's leader and a majority, so the answer is not older than
+// the call. It is, as all such answers, about the past when it arrives. If ctx ends before it is
+// known, the error is ctx's, and the grant is as it was.
 func (g *Grant) Valid(ctx context.Context) error {
 	if err := g.Err(); err != nil {
 		return fmt.Errorf("recipes: valid %s: %w", g.path, err)

@@ -158,7 +158,7 @@ func TestReconnects(t *testing.T) {
 }
 
 // TestLateAnswer: an answer that comes after the safe time revives nothing, and
-// an answer proves only what was true when it was asked for.
+// an answer proves only the state at the time of the request.
 func TestLateAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, s, conn, g := heldBy(t)

@@ -15,40 +15,38 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// Group is a set of members that come and go, each with some data. A member is an
-// ephemeral child of the group's path. Members made by Curator's GroupMember and
-// by kazoo's Party and ShallowParty are members of the same group, and see those
-// that are made here (kazoo's Party sees those whose id has "__party__" in it).
+// Group is a set of members that come and go, each with some data. A member is an ephemeral child
+// of the group's path. Members made by Curator's GroupMember and by kazoo's Party and ShallowParty
+// are members of the same group, and see those that are made here (kazoo's Party sees the ids that
+// have "__party__" in them).
 type Group struct {
 	s    *Session
 	path string
 	acl  []zk.ACL
 }
 
-// Member is what the cluster knows of a member.
+// Member is a member as the cluster knows it.
 type Member struct {
-	ID    string    // name of its node: what Curator calls the id
+	ID    string    // name of its node: the id in Curator
 	Data  []byte    // kazoo's Party has its identifier here
 	Token int64     // zxid with which it joined
 	Since time.Time // when it joined, by the cluster's clock
 }
 
-// partyName is what kazoo's Party looks for in a name.
+// partyName is in the names that kazoo's Party takes for members.
 const partyName = "__party__"
 
-// NewGroup returns the group on a path. acl is for the nodes that are made; nil
-// stands for [Config].ACL.
+// NewGroup returns the group on a path. acl is for the nodes that are made; nil stands for
+// [Config].ACL.
 func NewGroup(s *Session, path string, acl []zk.ACL) *Group {
 	return &Group{s: s, path: path, acl: s.aclOr(acl)}
 }
 
-// Join makes the program a member. id has to be unique in the group; "" stands for
-// an id that is made up, and that kazoo's Party understands. If the id is in use
-// the error is ErrTaken: also for a while after a member vanished without leaving,
-// until its session times out.
+// Join makes the program a member. id has to be unique in the group; "" stands for an id that is
+// made up, and that kazoo's Party understands. If the id is in use the error is ErrTaken: also for
+// a while after a member vanished without leaving, until its session times out.
 //
-// The membership ends with the session. To join again, in the next one, is
-// another Join; see Again.
+// The membership ends with the session. To join again, in the next one, is another Join; see Again.
 func (g *Group) Join(ctx context.Context, id string, data []byte) (*Membership, error) {
 	if id == "" {
 		id = newUUID() + partyName
@@ -73,16 +71,15 @@ type Membership struct {
 // ID returns the member's id.
 func (m *Membership) ID() string { return m.id }
 
-// Token returns the zxid with which the member joined: larger than that of any
-// earlier member with the same id.
+// Token returns the zxid with which the member joined: larger than any earlier member's with the
+// same id.
 func (m *Membership) Token() int64 { return m.grant.Token() }
 
-// Lost returns a channel that is closed when the membership can no longer be
-// relied on, as Grant.Lost does.
+// Lost returns a channel that is closed when the membership can no longer be relied on, as
+// Grant.Lost does.
 func (m *Membership) Lost() <-chan struct{} { return m.grant.Lost() }
 
-// Err returns nil while the membership may be relied on, else why it may not; see
-// Grant.Err.
+// Err returns nil while the membership may be relied on, else why it may not; see Grant.Err.
 func (m *Membership) Err() error { return m.grant.Err() }
 
 // SetData changes the member's data. It may be written twice if a reply is lost.
@@ -120,8 +117,8 @@ func setOwn(ctx context.Context, g *Grant, data []byte) error {
 	})
 }
 
-// Members returns the members, in the order in which they joined: those that had
-// joined and not left when it was called, for certain.
+// Members returns the members, in the order in which they joined: those that had joined and not
+// left when it was called, for certain.
 func (g *Group) Members(ctx context.Context) ([]Member, error) {
 	members, err := g.members(ctx)
 	if err != nil {
@@ -141,11 +138,10 @@ func (g *Group) members(ctx context.Context) ([]Member, error) {
 	}, nil)
 }
 
-// Watch yields the members as they are, and again after every change of a member
-// or of its data, until ctx or the session ends; what ended it is yielded last,
-// with no members. A view that is yielded has been looked at after everything that
-// came before it: no change that lasts is missed, what came and went between two
-// looks may be.
+// Watch yields the members as they are, and again after every change of a member or of its data,
+// until ctx or the session ends; the reason for the end is yielded last, with no members. A view
+// that is yielded has been looked at after everything that came before it: no change that lasts is
+// missed, a change between two looks that was undone may be.
 func (g *Group) Watch(ctx context.Context) iter.Seq2[[]Member, error] {
 	return func(yield func([]Member, error) bool) {
 		err := g.watch(ctx, func(m []Member) bool { return yield(m, nil) })
@@ -190,11 +186,11 @@ func (m Member) equal(o Member) bool {
 	return m.ID == o.ID && m.Token == o.Token && bytes.Equal(m.Data, o.Data)
 }
 
-// membersAtOnce is how many members' data are asked for at a time.
+// membersAtOnce is the number of members read at a time.
 const membersAtOnce = 64
 
-// look reads the group. Views of members in known that have not fired since are
-// taken as they are. The view of the list itself has the key "".
+// look reads the group. Views of members in known that have not fired since are taken as they are.
+// The view of the list itself has the key "".
 func (g *Group) look(ctx context.Context, l *lease, known map[string]view) ([]Member, map[string]view, error) {
 	var list view
 	err := g.s.link.again(ctx, l, func() (err error) {

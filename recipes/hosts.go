@@ -14,10 +14,9 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// hosts picks the servers of a Session. The order is that of another
-// zk.HostProvider, in which a server that hung loses its next turn: it is tried
-// again when the others have been. hosts also knows for how long a server may
-// be waited for, and which addresses cannot be connected to.
+// hosts picks the servers of a Session. It takes them in the order of another zk.HostProvider, in
+// which a server that hung loses its next turn: it is tried again when the others have been. hosts
+// also knows for how long a server may be waited for, and which addresses cannot be connected to.
 type hosts struct {
 	inner  zk.HostProvider
 	lookup func(ctx context.Context, host string) ([]string, error) // nil: inner resolves names
@@ -52,14 +51,13 @@ func newHosts(inner zk.HostProvider) *hosts {
 	return h
 }
 
-// lookupTimeout is how long each lookup of a name may take; it is go-zookeeper's, for all
-// together. The lookups run at the same time.
+// lookupTimeout is how long each lookup of a name may take; it is go-zookeeper's, for all together.
+// The lookups run at the same time.
 const lookupTimeout = 3 * time.Second
 
-// Init resolves the names, as zk.DNSHostProvider does, but remembers them: they
-// are what a server's certificate is for. A name that cannot be resolved is left
-// out, as long as another one can be: the name of a member that is down may be
-// unknown. An address that several names have counts once.
+// Init resolves the names, as zk.DNSHostProvider does, but remembers them: a server's certificate
+// is for its name. A name that cannot be resolved is left out, as long as another one can be: the
+// name of a member that is down may be unknown. An address that several names have counts once.
 func (h *hosts) Init(servers []string) error {
 	if h.lookup == nil {
 		return h.inner.Init(servers)
@@ -86,8 +84,8 @@ func (h *hosts) Init(servers []string) error {
 	return h.inner.Init(addresses)
 }
 
-// lookupAll resolves the names of the servers. Its error is that of a server which
-// is no host:port; those of lookups are in unresolved.
+// lookupAll resolves the names of the servers. It fails if a server is no host:port; the errors of
+// lookups are in unresolved.
 func (h *hosts) lookupAll(servers []string) (found [][]string, err error) {
 	names := make([]string, len(servers))
 	for n, server := range servers {
@@ -152,8 +150,7 @@ func (h *hosts) isHung(address string) {
 	h.hangs++
 }
 
-// isSilent takes note that a server did not reply in time to what was asked after
-// the handshake.
+// isSilent takes note that a server did not reply in time to a request after the handshake.
 func (h *hosts) isSilent() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -218,21 +215,21 @@ func (h *hosts) name(address string) string {
 	return host
 }
 
-// maxPatience is how long a server is waited for at first, however long the
-// session timeout: a server that is well answers within milliseconds.
+// maxPatience is how long a server is waited for at first, however long the session timeout: a
+// server that is well answers within milliseconds.
 const maxPatience = 2 * time.Second
 
-// patience is for how long a server may be waited for: from the start of
-// connecting to the end of the handshake.
+// patience is for how long a server may be waited for: from the start of connecting to the end of
+// the handshake.
 //
-// A connection that falls silent is given up when a third of the session timeout
-// is left, or earlier (see serverConn). Of n servers fewer than half may hang if
-// the cluster is to serve at all, so that with timeout/n for each there is time
-// to find one of the others: 2/3 + 1/n * (n-1)/2 is more than 1 only if the one
-// that the session comes from, which is tried last, is counted twice.
+// A connection that falls silent is given up when a third of the session timeout is left, or
+// earlier (see serverConn). Of n servers fewer than half may hang if the cluster is to serve at
+// all, so that with timeout/n for each there is time to find one of the others: 2/3 + 1/n * (n-1)/2
+// is more than 1 only if the one that the session comes from, which is tried last, is counted
+// twice.
 //
-// Each time that every server has hung, which leaves no session to be saved, they
-// get twice as long: a cluster may be slow.
+// Each time that every server has hung, which leaves no session to be saved, they get twice as
+// long: a cluster may be slow.
 func (h *hosts) patience(timeout time.Duration) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -240,11 +237,11 @@ func (h *hosts) patience(timeout time.Duration) time.Duration {
 	return min(timeout/3, timeout/time.Duration(n), maxPatience) << min(h.hangs/n, 4)
 }
 
-// replyPatience is for how long a reply is waited for after the handshake: a third
-// of the session timeout, so that another server can save a grant. When every server
-// has kept silent for so long, it is the cluster that is slow, and going from one to
-// the next would never get an answer. Then it is two thirds, after which a grant is
-// lost anyway, until a write is answered within a third again.
+// replyPatience is for how long a reply is waited for after the handshake: a third of the session
+// timeout, so that another server can save a grant. When every server has kept silent for so long,
+// it is the cluster that is slow, and going from one to the next would never get an answer. Then it
+// is two thirds, after which a grant is lost anyway, until a write is answered within a third
+// again.
 func (h *hosts) replyPatience(timeout time.Duration) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -254,8 +251,8 @@ func (h *hosts) replyPatience(timeout time.Duration) time.Duration {
 	return timeout / 3
 }
 
-// unreachable says why no address can be connected to, or nil if one can be or
-// has not been tried yet. news is closed at the next attempt.
+// unreachable says why no address can be connected to, or nil if one can be or has not been tried
+// yet. news is closed at the next attempt.
 func (h *hosts) unreachable() (news <-chan struct{}, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -15,19 +15,18 @@ import (
 	"lockkeeper/locknode"
 )
 
-// Contender is somebody who holds a lock or waits for it, as others see it: one
-// node, made by this package, Curator, kazoo or go-zookeeper.
+// Contender is somebody who holds a lock or waits for it, as others see it: one node, made by this
+// package, Curator, kazoo or go-zookeeper.
 type Contender = locknode.Contender
 
-// Contenders lists who holds the lock on a path and who waits for it, holders
-// first, then the others in the order in which it will be their turn. It knows
-// the layouts of this package's recipes, of Curator's InterProcessMutex,
-// InterProcessReadWriteLock and InterProcessSemaphoreV2, of kazoo's Lock,
-// ReadLock, WriteLock and Semaphore, and of go-zookeeper's Lock. A path that does
+// Contenders lists who holds the lock on a path and who waits for it, holders first, then the
+// others in the order in which it will be their turn. It knows the layouts of this package's
+// recipes, of Curator's InterProcessMutex, InterProcessReadWriteLock and InterProcessSemaphoreV2,
+// of kazoo's Lock, ReadLock, WriteLock and Semaphore, and of go-zookeeper's Lock. A path that does
 // not exist has no contenders.
 //
-// It reads one node after the other, so what it returns is no state in which the
-// cluster was at one moment: a node that goes meanwhile is left out.
+// It reads one node after the other, so the result is no state of the cluster at one moment: a node
+// that goes meanwhile is left out.
 func (s *Session) Contenders(ctx context.Context, path string) ([]Contender, error) {
 	i := inspector{s: s}
 	cs, err := ask(ctx, s.link, func() ([]Contender, error) {
@@ -43,8 +42,7 @@ func (s *Session) Contenders(ctx context.Context, path string) ([]Contender, err
 	return cs, nil
 }
 
-// Holders lists those of the [Session.Contenders] of a path who hold the lock, or may
-// hold it.
+// Holders lists the [Session.Contenders] of a path that hold the lock, or may hold it.
 func (s *Session) Holders(ctx context.Context, path string) ([]Contender, error) {
 	cs, err := s.Contenders(ctx, path)
 	return slices.DeleteFunc(cs, func(c Contender) bool { return !c.Held && !c.MayHold }), err
@@ -102,7 +100,7 @@ func (i inspector) children(path string) ([]Contender, error) {
 	return i.queue(path, names)
 }
 
-// inspectAtOnce is how many reads of nodes are under way at a time.
+// inspectAtOnce is the number of nodes read at a time.
 const inspectAtOnce = 16
 
 // queue reads the nodes that contend, in any order.
@@ -140,13 +138,13 @@ func (i inspector) node(dir, name string) (Contender, error) {
 	return locknode.New(dir, name, stat.EphemeralOwner, time.UnixMilli(stat.Ctime), stat.Czxid, data), nil
 }
 
-// pathsAtOnce is how many nodes LockPaths asks about at a time.
+// pathsAtOnce is the number of nodes that LockPaths asks about at a time.
 const pathsAtOnce = 64
 
 // LockPaths finds, in order, the paths at and below root that [Session.Contenders] may have
 // something to say about: those with children, and those that may be a lock's node themselves. The
-// queues that a semaphore consists of are not listed beside it. What may not be read is left out,
-// but for root, for which that is an error; /zookeeper is never looked at.
+// queues that a semaphore consists of are not listed beside it. Nodes that may not be read are left
+// out; for root, that is an error; /zookeeper is never looked at.
 //
 // It asks about each node of the tree. A lockkeeper server answers [Session.Report] at once.
 func (s *Session) LockPaths(ctx context.Context, root string) ([]string, error) {
@@ -195,7 +193,8 @@ type Contention = locknode.Lock
 // Contentions lists, in the order of their paths, the locks at and below root that somebody holds
 // or waits for. It asks about each node of the tree, as [Session.LockPaths].
 func (s *Session) Contentions(ctx context.Context, root string) ([]Contention, error) {
-	if _, err := ask(ctx, s.link, func() (struct{}, error) { return struct{}{}, s.link.confirm() }); err != nil {
+	err := s.link.do(ctx, func(ctx context.Context) error { return s.link.again(ctx, nil, s.link.confirm) })
+	if err != nil {
 		return nil, fmt.Errorf("recipes: look for locks at %s: %w", root, err)
 	}
 	paths, err := s.LockPaths(ctx, root)
@@ -240,13 +239,13 @@ func (s *Session) childrenOf(ctx context.Context, paths []string) (names [][]str
 // reportPath is below which a lockkeeper server answers getData with reports: docs/api.md.
 const reportPath = "/zookeeper/api/v1/"
 
-// ErrNoReport says that a server makes no reports, as ZooKeeper, or not this one, or not now. What
-// a report says can be read node by node.
+// ErrNoReport says that a server makes no reports, as ZooKeeper, or not this one, or not now. Its
+// content can be read node by node.
 var ErrNoReport = errors.New("recipes: the server makes no such report")
 
 // Report reads a report on the locks that a lockkeeper server makes of its state: one of the GETs
 // of docs/api.md that clients may read, such as queues, with its parameters. It is JSON, and shows
-// what the session may read. It is made after all that the session has done.
+// the nodes that the session may read. It is made after all that the session has done.
 func (s *Session) Report(ctx context.Context, name string, parameters url.Values) ([]byte, error) {
 	data, err := ask(ctx, s.link, func() ([]byte, error) {
 		if err := s.link.confirm(); err != nil { // as Contenders

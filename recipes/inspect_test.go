@@ -15,7 +15,7 @@ import (
 )
 
 // sketch draws contenders, for comparison: held ones with a star, those that may hold
-// with a tilde, orphans with a question mark, and what they may ignore in brackets.
+// with a tilde, orphans with a question mark, and the nodes that they may ignore in brackets.
 func sketch(cs []Contender) (lines []string) {
 	for _, c := range cs {
 		line := fmt.Sprintf("%s %s %d", c.Kind, c.Library, c.Session)
@@ -48,7 +48,7 @@ func wantContenders(t *testing.T, s *Session, path string, want ...string) []Con
 	return cs
 }
 
-// What begins the names of nodes of Curator and of kazoo.
+// The beginnings of the names of nodes of Curator and of kazoo.
 const (
 	curatorID = "_c_34c73d33-a364-4285-8dd6-8b05f149fed9-"
 	kazooID   = "b7bfcd3227404d3880a0eccd4e5100c"
@@ -167,7 +167,7 @@ func TestContendersForeign(t *testing.T) {
 	}
 }
 
-// TestContenders: the recipes' own queues, and what they say of their owners.
+// TestContenders: the recipes' own queues, and their data about their owners.
 func TestContenders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newFakeCluster()
@@ -241,7 +241,7 @@ func TestWithin(t *testing.T) {
 	}
 }
 
-// TestCandidatesLead: what the candidates of an election want has a name.
+// TestCandidatesLead: candidates of an election have a kind of their own.
 func TestCandidatesLead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newFakeCluster()

@@ -7,7 +7,7 @@ import (
 	"lockkeeper/locknode"
 )
 
-// TestAwaitedLayouts: what the inspection takes for certain, that a lock waits for
+// TestAwaitedLayouts: the inspection is certain that a lock waits for
 // another, is so in the table that TestLivePairs compares with the libraries.
 func TestAwaitedLayouts(t *testing.T) {
 	table := readPairTable(t)

@@ -5,27 +5,24 @@ import (
 	"time"
 )
 
-// lease is what we know of one ZooKeeper session: that the cluster keeps it for
-// at least two thirds of the session timeout after proof.
+// lease is our knowledge of one ZooKeeper session: the cluster keeps it for at least two thirds of
+// the session timeout after proof.
 //
-// proof is the time at which we *sent* the newest request of the session that
-// the cluster has answered. A ZooKeeper server counts the timeout from when it
-// *received* that request, which is later, so that the session cannot end before
-// proof + timeout, however long the reply was under way and whenever this process
-// got to see it. A lockkeeper member answers only while the session is certain to
-// live for another two thirds of the timeout. Two thirds is what all client
-// libraries go by, and what grants rely on. With ZooKeeper the last third is for
-// clocks that do not run at the same speed, and for what a follower needs to pass
-// on to its leader whom it has heard from.
+// proof is the time at which we *sent* the newest request of the session that the cluster has
+// answered. A ZooKeeper server counts the timeout from when it *received* that request, which is
+// later, so that the session cannot end before proof + timeout, however long the reply was under
+// way and whenever this process got to see it. A lockkeeper member answers only while the session
+// is certain to live for another two thirds of the timeout. All client libraries go by two thirds,
+// and grants rely on it. With ZooKeeper the last third is for clocks that do not run at the same
+// speed, and for the time in which a follower tells its leader of the sessions that it has heard
+// from.
 //
-// The requests that count are those that a majority has answered: those of confirm,
-// and the creates that this package makes itself. A ZooKeeper follower that is cut off
-// goes on answering pings and reads, and go-zookeeper takes any bytes that
-// arrive as a sign of life, for seconds after the majority has given the lock
-// to somebody else. (Three ZooKeepers 3.8.0, a session of 4 s, the follower cut
-// from its leader: the grant is lost after 2.6 s, the next one has the lock after
-// 5.6 s. Judged by pings, the first believes that it holds the lock for some
-// 5 s beside the other.)
+// Only requests that a majority has answered count: confirm's, and the creates that this package
+// makes itself. A ZooKeeper follower that is cut off goes on answering pings and reads, and
+// go-zookeeper takes any bytes that arrive as a sign of life, for seconds after the majority has
+// given the lock to somebody else. (Three ZooKeepers 3.8.0, a session of 4 s, the follower cut from
+// its leader: the grant is lost after 2.6 s, the next one has the lock after 5.6 s. Judged by
+// pings, the first believes that it holds the lock for some 5 s beside the other.)
 type lease struct {
 	link  *link
 	id    int64
@@ -54,9 +51,8 @@ func newLease(k *link, id int64) *lease {
 	}
 }
 
-// shortenLocked takes note of a timeout that was negotiated anew. It never
-// grows: a new leader counts with the timeout of the session's creation until it
-// has heard from us.
+// shortenLocked takes note of a timeout that was negotiated anew. It never grows: a new leader
+// counts with the timeout of the session's creation until it has heard from us.
 func (l *lease) shortenLocked(timeout time.Duration) {
 	if timeout < l.timeout {
 		l.timeout = timeout
@@ -64,28 +60,30 @@ func (l *lease) shortenLocked(timeout time.Duration) {
 	}
 }
 
-// safeUntilLocked is the time from which on no grant of the session may be
-// relied on, unless there is a new proof before it.
+// safeUntilLocked is the time from which on no grant of the session may be relied on, unless there
+// is a new proof before it.
 func (l *lease) safeUntilLocked() time.Time { return l.proof.Add(l.timeout * 2 / 3) }
 
-// freshLocked reports whether the newest proof is young enough to hand out a
-// grant on: a third of the timeout is left then to use it.
+// freshLocked reports whether the newest proof is young enough to hand out a grant on: a third of
+// the timeout is left then to use it.
 func (l *lease) freshLocked() bool {
 	return !l.proof.IsZero() && time.Since(l.proof) < l.timeout/3
 }
 
-// interval is the time between two proofs while somebody needs them. ZooKeeper's
-// followers pass on what they heard twice per tick; with a timeout of three ticks
-// or more, that and the interval still fit into the spare third.
+// interval is the time between two proofs while somebody needs them. ZooKeeper's followers pass on
+// their sessions twice per tick; with a timeout of three ticks or more, that and the interval still
+// fit into the spare third.
 func (l *lease) intervalLocked() time.Duration { return l.timeout / 6 }
 
-// proveLocked takes note that a request that was sent at the given time was
-// answered. It reports whether that proves anything of this session: go-zookeeper
-// may have carried the request over into the next one.
-func (l *lease) proveLocked(sent time.Time) bool {
+// prove takes note that a request that was sent at the given time was answered. It reports
+// whether that proves anything of this session: go-zookeeper may have carried the request over into
+// the next one.
+func (l *lease) prove(sent time.Time) bool {
+	l.link.mu.Lock()
+	defer l.link.mu.Unlock()
 	l.link.observeLocked()
-	// Order: first the check. Grants that had to be given up before this answer
-	// came stay lost, though the session turns out to live.
+	// Order: first the check. Grants that had to be given up before this answer came stay lost,
+	// though the session turns out to live.
 	l.checkLocked()
 	if l.endErr != nil {
 		return false
@@ -135,8 +133,7 @@ func (l *lease) endLocked(err error) {
 	if l.endErr != nil {
 		return
 	}
-	// Who was silent for too long before it ended is told that: it is what
-	// happened first.
+	// A grant that was silent for too long before the end is told so: that happened first.
 	l.checkLocked()
 	l.endErr = err
 	l.dropLocked(err)
@@ -194,9 +191,9 @@ func (l *lease) admit(ctx context.Context, g *Grant) error {
 	}
 }
 
-// keep fetches proofs (see confirm) for as long as a grant or an acquirer
-// needs them. It is a goroutine of its own, one per session, for a request blocks
-// for as long as there is no connection.
+// keep fetches proofs (see confirm) for as long as a grant or an acquirer needs them. It is a
+// goroutine of its own, one per session, for a request blocks for as long as there is no
+// connection.
 func (l *lease) keep() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -208,7 +205,8 @@ func (l *lease) keep() {
 		}
 		select {
 		case <-tick:
-			if l.prove() {
+			sent := time.Now()
+			if l.link.confirm() == nil && l.prove(sent) {
 				failed = 0
 			} else {
 				failed++
@@ -220,8 +218,8 @@ func (l *lease) keep() {
 	}
 }
 
-// nextProof tells whether a proof is needed, and how long that can wait, given
-// how many attempts in a row have failed.
+// nextProof tells whether a proof is needed, and how long that can wait, given the number of
+// attempts that have failed in a row.
 func (l *lease) nextProof(failed int) (wait time.Duration, needed bool) {
 	l.link.mu.Lock()
 	defer l.link.mu.Unlock()
@@ -232,19 +230,10 @@ func (l *lease) nextProof(failed int) (wait time.Duration, needed bool) {
 	return time.Until(l.proof.Add(l.intervalLocked())), needed
 }
 
-// prove has the session proved once, and reports whether it was.
-func (l *lease) prove() bool {
-	sent := time.Now()
-	err := l.link.confirm()
-	l.link.mu.Lock()
-	defer l.link.mu.Unlock()
-	return err == nil && l.proveLocked(sent)
-}
-
 // A majority is asked in one of two ways.
 //
 // On lockkeeper sync is a command of the log, so its answer proves a majority. On ZooKeeper it is
-// not: the leader answers it from its own state. A leader of 3.8.0 whose two followers were stopped
+// not: the leader answers it from its own state. A leader of 3.8.0 with both followers stopped
 // answered every sync until it gave up, after syncLimit, and with it a lock was held while the
 // followers, cut off from that leader, gave it to somebody else. There a write is the proof: the
 // leader answers it when a majority has it on disk. It is a multi without operations, which needs
@@ -253,9 +242,9 @@ func (l *lease) prove() bool {
 //
 // Which of the two it is the server says, in the answer that counts: lockkeeper answers a sync of
 // the path syncQuestion with the path syncLinearizable. Every other server echoes the path. So the
-// answer belongs to the member that has executed the sync, also after the client has moved; no
-// node has to exist that somebody could make, hide or copy to another cluster; and it costs no
-// request more than the sync.
+// answer belongs to the member that has executed the sync, also after the client has moved; no node
+// has to exist that somebody could make, hide or copy to another cluster; and it costs no request
+// more than the sync.
 const (
 	syncQuestion     = "/zookeeper/sync"
 	syncLinearizable = "/zookeeper/sync/linearizable"
@@ -284,9 +273,9 @@ func (k *link) confirm() error {
 
 // writeNothing makes a write that changes nothing. When it returns nil, no earlier request of ours
 // is under way any more: the cluster orders it behind everything that it will ever accept of the
-// session's older connections. What we read from then on is at least as new as the moment of the
-// call: a new connection, should there be one by then, goes to a server that has seen at least the
-// write, for the client has told it the zxid of the answer.
+// session's older connections. Later reads are at least as new as the moment of the call: a new
+// connection, should there be one by then, goes to a server that has seen at least the write, for
+// the client has told it the zxid of the answer.
 func (k *link) writeNothing() error {
 	_, err := k.conn.Multi()
 	return err

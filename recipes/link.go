@@ -150,23 +150,31 @@ func (k *link) news() <-chan struct{} {
 	return k.changed
 }
 
-// ready waits until a server answers for the session, and returns its lease. Its errors are those
-// of ctx and of closed.
+// answered returns the lease of the session if a server answers for it right now, else nil, and a
+// channel that is closed at the next change. The error is closed's.
+func (k *link) answered() (l *lease, changed <-chan struct{}, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.observeLocked()
+	switch {
+	case k.ended:
+		return nil, nil, k.closed()
+	case k.connected:
+		return k.lease, k.changed, nil
+	}
+	return nil, k.changed, nil
+}
+
+// ready waits until a server answers for the session, and returns its lease. Its errors are ctx's
+// and closed's.
 func (k *link) ready(ctx context.Context) (*lease, error) {
 	for {
-		k.mu.Lock()
-		k.observeLocked()
-		l, connected, ended, changed := k.lease, k.connected, k.ended, k.changed
-		k.mu.Unlock()
-		switch {
-		case ended:
-			return nil, k.closed()
-		case connected:
-			return l, nil
+		l, changed, err := k.answered()
+		if l != nil || err != nil {
+			return l, err
 		}
 		select {
 		case <-changed:
-		case <-k.quit:
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
@@ -235,8 +243,7 @@ func call[T any](ctx context.Context, k *link, f func(context.Context) (T, error
 		value T
 		err   error
 	}
-	// Unbuffered: either the caller has got the result, or the goroutine knows
-	// that nobody will.
+	// Unbuffered: either the caller has got the result, or the goroutine knows that nobody will.
 	done := make(chan result)
 	ok := k.spawn(func() {
 		v, err := f(ctx)
@@ -324,15 +331,13 @@ func undecided(err error) bool {
 }
 
 // catchUp has the server that answers catch up with everything that was acknowledged to anybody
-// before the call, and proves l, which may be nil.
+// before the call, and proves l.
 func (k *link) catchUp(ctx context.Context, l *lease) error {
 	return k.again(ctx, l, func() error {
 		sent := time.Now()
 		err := k.confirm()
-		if err == nil && l != nil {
-			k.mu.Lock()
-			l.proveLocked(sent)
-			k.mu.Unlock()
+		if err == nil {
+			l.prove(sent)
 		}
 		return err
 	})

@@ -248,7 +248,7 @@ func TestLiveBlackhole(t *testing.T) {
 	})
 }
 
-// TestLiveOneWay: what the client sends is lost, what the server sends arrives:
+// TestLiveOneWay: the client's bytes are lost, the server's arrive:
 // go-zookeeper takes whatever it hears for a sign of life.
 func TestLiveOneWay(t *testing.T) {
 	eachServer(t, func(t *testing.T, addr string) {

@@ -118,7 +118,7 @@ func TestLiveLoneLeader(t *testing.T) {
 	}
 }
 
-// TestLiveConfirm: each server says of its sync what is so.
+// TestLiveConfirm: each server tells the truth about its sync.
 func TestLiveConfirm(t *testing.T) {
 	eachServer(t, func(t *testing.T, addr string) {
 		s := live(t, addr, liveTimeout)

@@ -419,7 +419,7 @@ func queueWithOthers(t *testing.T, ctx context.Context, s *Session, path string,
 	if err := first.Done(ctx); err != nil {
 		t.Error(err)
 	}
-	// What kazoo gives back is the next one.
+	// The item that kazoo gives back is the next one.
 	if got := tell(kazoo, "release", "released"); got != "True" {
 		t.Error(got)
 	}
@@ -437,7 +437,7 @@ func queueWithOthers(t *testing.T, ctx context.Context, s *Session, path string,
 		t.Error(err)
 	}
 	last := take("last", MaxPriority)
-	// An item whose consumer vanishes comes back.
+	// An item comes back when its consumer vanishes.
 	conn := s.Conn().(*zk.Conn)
 	if err := conn.Delete(path+"/taken/"+last.ID(), -1); err != nil {
 		t.Fatal(err)

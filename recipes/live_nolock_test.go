@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// liveDrill uses a recipe in a session whose connection is cut, s, and in another.
+// liveDrill uses a recipe in a session with a connection that is cut, s, and in another.
 type liveDrill struct {
 	name string
 	run  func(ctx context.Context, s, other *Session, path string) error
-	// left is how many children of the path stay.
+	// left is the number of children of the path that stay.
 	left   int
 	frames int // in each direction, at the very least
 }
@@ -369,7 +369,7 @@ func TestLiveRecipesExpire(t *testing.T) {
 		q := NewQueue(s, path+"/queue", nil)
 		must(NewQueue(other, path+"/queue", nil).Put(ctx, Entry{Data: []byte("x")}))
 
-		// What is held. Its Err may also say that the node was deleted, if the
+		// The grant. Its Err may also say that the node was deleted, if the
 		// connection lived to see that.
 		item, err := q.Take(ctx)
 		must(err)
@@ -495,7 +495,7 @@ func awaitWatches(t *testing.T, ctx context.Context, s *Session, paths ...string
 }
 
 // TestLiveQueueConsumers: several producers and consumers at a time; consumers
-// that return items, and one whose sessions end again and again. Everything that
+// that return items, and one with sessions that end again and again. Everything that
 // was put is done, once.
 func TestLiveQueueConsumers(t *testing.T) {
 	eachServer(t, func(t *testing.T, addr string) {
@@ -535,7 +535,7 @@ func TestLiveQueueConsumers(t *testing.T) {
 							t.Error(err)
 						}
 						continue
-					case c == 2 && n%5 == 0: // vanishes with what it has
+					case c == 2 && n%5 == 0: // vanishes with its item
 						s.Close()
 						s = live(t, addr, liveTimeout)
 						continue

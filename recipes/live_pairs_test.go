@@ -22,7 +22,7 @@ type pairForm struct {
 	title  string // its row in docs/guarantees.md
 	column string // of those that hold: who has a node of this layout
 	in     string // the program that takes it: go, java or python
-	name   string // what that program calls it
+	name   string // the program's name of it
 }
 
 var pairForms = []pairForm{
@@ -49,7 +49,7 @@ func (f pairForm) reads() bool { return f.column == "READ" || f.column == "rlock
 
 var pairColumns = []string{"lock-", "WRIT", "READ", "lock", "rlock", "x-", "Curator lease", "kazoo lease"}
 
-// What a lock does that finds another in its place.
+// The ways of a lock that finds another in its place.
 const (
 	pairWaits  = "waits"
 	pairShares = "shares"
@@ -65,9 +65,9 @@ const (
 	pairPatient = 30 * time.Second
 )
 
-// TestLivePairs lets each lock of each library hold a path, and each come to the same
-// path. It compares what they do with the table of docs/guarantees.md, and sees that
-// who waits gets in when the other has left.
+// TestLivePairs lets each lock of each library hold a path, and each come to the same path. It
+// compares the outcome with the table of docs/guarantees.md, and sees that who waits gets in when
+// the other has left.
 func TestLivePairs(t *testing.T) {
 	goOnly(t)
 	eachServer(t, func(t *testing.T, addr string) {
@@ -116,11 +116,12 @@ func TestLivePairs(t *testing.T) {
 type pair struct {
 	holder, comer pairForm
 	path          string
-	want          string // what the comer is to do; "" if that is not known
+	want          string // the expected outcome for the comer; "" if it is not known
 }
 
-// play says what the comer does. On a busy machine it may come when the holder has left, or be slow
-// to notice that it has: a result that says so is believed if it is the same with more time.
+// play returns the outcome for the comer. On a busy machine it may come when the holder has left,
+// or be slow to notice that it has: a result that says so is believed if it is the same with more
+// time.
 func (p pair) play(t *testing.T, programs map[string]pairProgram) (string, error) {
 	grace := pairGrace
 	if p.want != pairWaits && p.want != pairNever {

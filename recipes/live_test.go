@@ -247,7 +247,7 @@ func TestLiveProcesses(t *testing.T) {
 	})
 }
 
-// TestLiveNegotiated: the Session counts with what the server has granted.
+// TestLiveNegotiated: the Session counts with the timeout that the server has granted.
 func TestLiveNegotiated(t *testing.T) {
 	eachServer(t, func(t *testing.T, addr string) {
 		ctx := limit(t, 2*time.Minute)
@@ -270,7 +270,7 @@ func TestLiveNegotiated(t *testing.T) {
 	})
 }
 
-// TestLiveShared: processes that share, readers and those of a semaphore. One of
+// TestLiveShared: processes that share, as readers and as holders of a semaphore. One of
 // them is killed with -9 while it holds.
 func TestLiveShared(t *testing.T) {
 	for _, tt := range []struct {
@@ -351,7 +351,7 @@ func TestLiveLockDelay(t *testing.T) {
 	})
 }
 
-// TestLiveGuard: what is guarded by a grant that is gone is not done, though the
+// TestLiveGuard: writes guarded by a grant that is gone are not done, though the
 // holder does not know yet; and a downgraded writer lets readers in.
 func TestLiveGuard(t *testing.T) {
 	eachServer(t, func(t *testing.T, addr string) {
@@ -529,7 +529,7 @@ func TestLiveTreeWatch(t *testing.T) {
 	})
 }
 
-// TestLiveTryLockUnreadable: a holder whose node may not be read is a holder.
+// TestLiveTryLockUnreadable: a holder with a node that may not be read is a holder.
 func TestLiveTryLockUnreadable(t *testing.T) {
 	eachServer(t, func(t *testing.T, addr string) {
 		ctx, path := limit(t, time.Minute), livePath(t)

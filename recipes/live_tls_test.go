@@ -136,7 +136,7 @@ func lockOverTLS(t *testing.T, plain string, port int, roots *x509.CertPool) {
 	// them.
 	ctx, path := limit(t, time.Minute), "/secured"+livePath(t)
 	secure := Config{
-		// By its name: what it resolves to is not what the certificate is for.
+		// By its name: the certificate is not for the address that it resolves to.
 		Servers:        []string{fmt.Sprintf("localhost:%d", port)},
 		SessionTimeout: liveTimeout,
 		TLS:            &tls.Config{RootCAs: roots},

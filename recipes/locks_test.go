@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// testGrant is what the tests that run with every lock want of what is granted.
+// testGrant is the part of a grant that the tests of every lock need.
 type testGrant interface {
 	Held() bool
 	Err() error
@@ -92,7 +92,7 @@ func testMulti(s *Session, path string) testLocker {
 		NewRWMutex(s, path, MutexOptions{}))}
 }
 
-// testMajority is a majority of one: what it does with its parts, others' tests do
+// testMajority is a majority of one: other tests try its parts
 // with more of them.
 func testMajority(s *Session, path string) testLocker {
 	return several{NewMajorityMutex(path, MajorityOptions{}, s)}

@@ -14,16 +14,16 @@ import (
 
 // model is a cluster of three servers in memory that does whatever ZooKeeper may do to its clients,
 // as its seed chooses. Requests and replies take their time, and are lost with their connection.
-// Servers apply what is committed late, and answer reads from what they have applied. Sessions move
-// between servers. Watches are lost in a move. A server may be cut off from the two others: it
-// answers reads and syncs then, and no write, while the majority expires the sessions of its
-// clients and goes on. lockkeeper may do the same but for the sync of a server that is cut off,
-// which it does not answer.
+// Servers apply commits late, and answer reads from their own state. Sessions move between servers.
+// Watches are lost in a move. A server may be cut off from the two others: it answers reads and
+// syncs then, and no write, while the majority expires the sessions of its clients and goes on.
+// lockkeeper may do the same but for the sync of a server that is cut off, which it does not
+// answer.
 //
-// What happens depends on the seed alone, but for the order of goroutines that run in the same
+// The events depend on the seed alone, but for the order of goroutines that run in the same
 // nanosecond of virtual time: few do, as all delays differ.
 type model struct {
-	truth    *fakeCluster // what is committed; its mu guards everything here
+	truth    *fakeCluster // the committed state; its mu guards everything here
 	history  []modelEntry // of truth; the first is its beginning
 	servers  [3]modelServer
 	conns    []*modelConn
@@ -34,7 +34,7 @@ type model struct {
 	vanished map[string]time.Time // when nodes went with their sessions
 
 	began time.Time
-	trace []string // what has happened
+	trace []string // the events so far
 }
 
 // noteLocked adds a line to the trace.
@@ -462,7 +462,7 @@ func (c *modelConn) arriveLocked(write bool, epoch int, effect func(on *fakeClus
 			c.cutLocked()
 			return zk.ErrSessionExpired
 		}
-		if !c.wrote { // what is under way yet on the last connection comes before, or never
+		if !c.wrote { // requests under way on the last connection come before, or never
 			for _, f := range c.late {
 				if m.rnd.IntN(2) == 0 {
 					break
@@ -503,8 +503,8 @@ func (c *fakeCluster) children(path string) (names []string) {
 	return names
 }
 
-// lateLocked is a request whose connection broke before it arrived. It may arrive all the same, if
-// no request before it was lost, and until a write of the next connection is carried out.
+// lateLocked is a request that had not arrived when its connection broke. It may arrive all the
+// same, if no request before it was lost, and until a write of the next connection is carried out.
 func (c *modelConn) lateLocked(write bool, session int64, effect func(on *fakeCluster) error) {
 	if !write || c.lost || c.id != session || c.closed {
 		return

@@ -14,17 +14,17 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// MultiMutex is several locks that are held together, or not at all. They are
-// acquired one after the other, in the order of their paths, whatever the order in
-// which they were given: so programs that use MultiMutexes (or take their locks in
-// the order of the paths) cannot wait for each other in a circle.
+// MultiMutex is several locks that are held together, or not at all. They are acquired one after
+// the other, in the order of their paths, whatever the order in which they were given: so programs
+// that use MultiMutexes (or take their locks in the order of the paths) cannot wait for each other
+// in a circle.
 type MultiMutex struct {
 	locks []Locker
 	err   error
 }
 
-// NewMultiMutex puts locks together. They may be of any recipe, on any sessions;
-// two of the same path are refused by Lock.
+// NewMultiMutex puts locks together. They may be of any recipe, on any sessions; two of the same
+// path are refused by Lock.
 func NewMultiMutex(locks ...Locker) *MultiMutex {
 	m := &MultiMutex{locks: slices.Clone(locks)}
 	slices.SortStableFunc(m.locks, func(a, b Locker) int { return strings.Compare(a.Path(), b.Path()) })
@@ -39,9 +39,9 @@ func NewMultiMutex(locks ...Locker) *MultiMutex {
 	return m
 }
 
-// Lock waits until all the locks are held. When it returns an error, none is, and
-// nothing stays behind, as with [Mutex.Lock]. While it waits for one, those that it
-// has are held; if one of them is lost meanwhile, it gives up.
+// Lock waits until all the locks are held. When it returns an error, none is, and nothing stays
+// behind, as with [Mutex.Lock]. While it waits for one, those that it has are held; if one of them
+// is lost meanwhile, it gives up.
 func (m *MultiMutex) Lock(ctx context.Context) (*MultiGrant, error) {
 	return m.acquire(ctx, Locker.Lock)
 }
@@ -79,11 +79,11 @@ func (m *MultiMutex) acquire(ctx context.Context, lock func(Locker, context.Cont
 	return mg, nil
 }
 
-// MultiGrant is several grants that are one: those of a [MultiMutex], which is lost
-// when any of them is, or of a [MajorityMutex], which is lost when no majority
-// is left. Its methods may be called from any goroutine.
+// MultiGrant is several grants that are one: of a [MultiMutex], which is lost when any of them is,
+// or of a [MajorityMutex], which is lost when no majority is left. Its methods may be called from
+// any goroutine.
 type MultiGrant struct {
-	need int             // how many have to stand
+	need int             // number of grants that have to stand
 	life context.Context // ends with err as its cause
 	end  context.CancelCauseFunc
 
@@ -156,8 +156,8 @@ func (m *MultiGrant) look() {
 	}
 }
 
-// Grants returns the parts: for a MultiMutex in the order of the paths; for a
-// MajorityMutex in that of the sessions, with nil where none was granted so far.
+// Grants returns the parts: for a MultiMutex in the order of the paths; for a MajorityMutex in the
+// order of the sessions, with nil where none was granted so far.
 func (m *MultiGrant) Grants() []*Grant {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -176,15 +176,15 @@ func (m *MultiGrant) Tokens() []int64 {
 	return tokens
 }
 
-// Lost returns a channel that is closed when too many of the parts are lost, and
-// by Unlock; see [Grant.Lost].
+// Lost returns a channel that is closed when too many of the parts are lost, and by Unlock; see
+// [Grant.Lost].
 func (m *MultiGrant) Lost() <-chan struct{} {
 	m.look()
 	return m.life.Done()
 }
 
-// Context returns a context that ends when parent does, or when too many of the
-// parts are lost, and by Unlock; see [Grant.Context].
+// Context returns a context that ends when parent does, or when too many of the parts are lost, and
+// by Unlock; see [Grant.Context].
 func (m *MultiGrant) Context(parent context.Context) context.Context {
 	m.look()
 	return during(parent, m.life)
@@ -193,8 +193,7 @@ func (m *MultiGrant) Context(parent context.Context) context.Context {
 // Held reports whether enough of the parts stand right now; see [Grant.Held].
 func (m *MultiGrant) Held() bool { return m.Err() == nil }
 
-// Err returns nil if enough of the parts stand, else why the last straw is lost;
-// see [Grant.Err].
+// Err returns nil if enough of the parts stand, else why the last straw is lost; see [Grant.Err].
 func (m *MultiGrant) Err() error {
 	m.look()
 	m.mu.Lock()
@@ -202,8 +201,8 @@ func (m *MultiGrant) Err() error {
 	return m.err
 }
 
-// Valid asks the cluster, or the clusters, about all the parts, and returns nil if
-// enough of them stand; see [Grant.Valid].
+// Valid asks the cluster, or the clusters, about all the parts, and returns nil if enough of them
+// stand; see [Grant.Valid].
 func (m *MultiGrant) Valid(ctx context.Context) error {
 	var wg sync.WaitGroup
 	grants := m.Grants()
@@ -226,8 +225,8 @@ func (m *MultiGrant) Valid(ctx context.Context) error {
 	return nil
 }
 
-// Guard does ops only if all the grants stand; see [Grant.Guard]. They have to be of
-// one Session, or it is ErrNoGuard: no transaction spans clusters.
+// Guard does ops only if all the grants stand; see [Grant.Guard]. They have to be of one Session,
+// or it is ErrNoGuard: no transaction spans clusters.
 func (m *MultiGrant) Guard(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
 	if err := m.Err(); err != nil {
 		return nil, fmt.Errorf("recipes: guard: %w", err)
@@ -241,8 +240,8 @@ func (m *MultiGrant) Guard(ctx context.Context, ops ...any) ([]zk.MultiResponse,
 	return guard(ctx, grants, ops)
 }
 
-// Unlock gives all the locks back, the last one first. It returns nil if it was
-// held until then and all nodes are gone; see [Grant.Unlock].
+// Unlock gives all the locks back, the last one first. It returns nil if it was held until then and
+// all nodes are gone; see [Grant.Unlock].
 func (m *MultiGrant) Unlock(ctx context.Context) error {
 	m.look()
 	m.mu.Lock()
@@ -255,7 +254,7 @@ func (m *MultiGrant) Unlock(ctx context.Context) error {
 	return err
 }
 
-// release unlocks what was granted, and what still is while we do.
+// release unlocks all grants, also those that come while it does.
 func (m *MultiGrant) release(ctx context.Context) error {
 	m.stop()
 	m.wg.Wait()
@@ -277,30 +276,27 @@ func (m *MultiGrant) release(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// MajorityMutex is the same lock on several independent clusters, held while more
-// than half of them have granted it. It is what RedLock attempts with several
-// Redis servers, for who wants to survive the loss of a whole cluster.
+// MajorityMutex is the same lock on several independent clusters, held while more than half of them
+// have granted it. RedLock attempts the same with several Redis servers. It survives the loss of a
+// whole cluster.
 //
-// What is better than there: each cluster is a real lock service, whose grants
-// end by the holder's monotonic clock before the cluster gives the lock away, and
-// which forgets none when it restarts. So two MajorityMutexes never stand at one
-// time, whatever clocks and networks do.
+// Its advantage: each cluster is a real lock service. Grants end by the holder's monotonic clock
+// before the cluster gives the lock away, and a cluster that restarts forgets none. So two
+// MajorityMutexes never stand at one time, whatever clocks and networks do.
 //
-// What is not:
+// Its limits:
 //
-//   - There is no one token. Two majorities have a cluster in common, and there
-//     the later holder has the larger token; which cluster that is differs. A
-//     resource that is to refuse late writes has to be sent all the
-//     [MultiGrant.Tokens], to remember the largest that it has seen per cluster,
-//     and to refuse a request if any of its tokens, 0 left out, is smaller than
-//     the one remembered for that cluster. To send only one of them is no fencing.
-//   - It is not fair, and it can take long: contenders that have split the clusters
-//     among them all give up and try again after a random time.
-//   - With an even number of clusters a majority is one more than half: four
-//     survive the loss of one, as three do.
-//   - It costs what as many Mutexes cost. One cluster of five members survives the
-//     loss of two of them, orders its contenders, has a token, and is almost always
-//     the better answer.
+//   - There is no one token. Two majorities have a cluster in common, and there the later holder
+//     has the larger token; which cluster that is differs. A resource that is to refuse late writes
+//     has to be sent all the [MultiGrant.Tokens], to remember the largest that it has seen per
+//     cluster, and to refuse a request if any of its tokens, 0 left out, is smaller than the one
+//     remembered for that cluster. To send only one of them is no fencing.
+//   - It is not fair, and it can take long: contenders that have split the clusters among them all
+//     give up and try again after a random time.
+//   - With an even number of clusters a majority is one more than half: four survive the loss of
+//     one, as three do.
+//   - It costs as much as one Mutex per cluster. One cluster of five members survives the loss of
+//     two of them, orders its contenders, has a token, and is almost always the better answer.
 type MajorityMutex struct {
 	locks []*Mutex
 	round time.Duration
@@ -310,14 +306,14 @@ type MajorityMutex struct {
 type MajorityOptions struct {
 	MutexOptions
 
-	// Round is how long a contender that has the lock on some clusters, but on no
-	// majority, waits for more before it starts again; 0 stands for 2 s. It should
-	// be well above the time of a few round trips to the slowest cluster.
+	// Round is how long a contender that has the lock on some clusters, but on no majority, waits
+	// for more before it starts again; 0 stands for 2 s. It should be well above the time of a few
+	// round trips to the slowest cluster.
 	Round time.Duration
 }
 
-// NewMajorityMutex returns the lock of the path on all clusters, one Session for
-// each. All contenders have to name the same clusters.
+// NewMajorityMutex returns the lock of the path on all clusters, one Session for each. All
+// contenders have to name the same clusters.
 func NewMajorityMutex(path string, opts MajorityOptions, sessions ...*Session) *MajorityMutex {
 	m := &MajorityMutex{round: cmp.Or(opts.Round, 2*time.Second)}
 	for _, s := range sessions {
@@ -326,9 +322,9 @@ func NewMajorityMutex(path string, opts MajorityOptions, sessions ...*Session) *
 	return m
 }
 
-// Lock waits until a majority of the clusters has granted the lock. Those that come
-// later join the grant until it is unlocked. When it returns an error, the lock is
-// held nowhere, as with [Mutex.Lock].
+// Lock waits until a majority of the clusters has granted the lock. Those that come later join the
+// grant until it is unlocked. When it returns an error, the lock is held nowhere, as with
+// [Mutex.Lock].
 func (m *MajorityMutex) Lock(ctx context.Context) (*MultiGrant, error) {
 	for {
 		mg, err := m.try(ctx, true)
@@ -348,9 +344,8 @@ func (m *MajorityMutex) Lock(ctx context.Context) (*MultiGrant, error) {
 	}
 }
 
-// TryLock acquires the lock if it is free on a majority of the clusters, else it
-// returns ErrLocked, perhaps beside other reasons. It waits for as many clusters to
-// answer as that takes.
+// TryLock acquires the lock if it is free on a majority of the clusters, else it returns ErrLocked,
+// perhaps beside other reasons. It waits for as many clusters to answer as that takes.
 func (m *MajorityMutex) TryLock(ctx context.Context) (*MultiGrant, error) {
 	mg, err := m.try(ctx, false)
 	if err == errSplit {
@@ -365,8 +360,8 @@ func (m *MajorityMutex) TryLock(ctx context.Context) (*MultiGrant, error) {
 // errSplit: nobody is to blame; to try again may help.
 var errSplit = errors.New("no majority")
 
-// try queues up at all clusters, and returns when a majority has granted, or when
-// that takes too long for what we hold already.
+// try queues up at all clusters, and returns when a majority has granted, or when that takes too
+// long for the grants that we hold already.
 func (m *MajorityMutex) try(ctx context.Context, wait bool) (*MultiGrant, error) {
 	n := len(m.locks)
 	if n == 0 {
@@ -374,8 +369,8 @@ func (m *MajorityMutex) try(ctx context.Context, wait bool) (*MultiGrant, error)
 	}
 	need := n/2 + 1
 	mg := newMultiGrant(n, need)
-	// The end of ctx is our caller's business only until we return: who joins later
-	// does not depend on it.
+	// The end of ctx is our caller's business only until we return: who joins later does not depend
+	// on it.
 	all, stop := context.WithCancel(context.WithoutCancel(ctx))
 	mg.stop = stop
 	outcomes := make(chan error, n)
@@ -429,7 +424,7 @@ func (m *MajorityMutex) awaitMajority(ctx context.Context, outcomes <-chan error
 	return nil
 }
 
-// verdict tells what too many errors come to.
+// verdict is the error of an attempt with too many errors.
 func (m *MajorityMutex) verdict(ctx context.Context, errs []error) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -311,7 +311,7 @@ func TestMajorityMutexWithoutMajority(t *testing.T) {
 
 // TestMajorityContention: clusters that answer at different speeds split the
 // contenders; they come through all the same, one at a time, and a resource that
-// compares the tokens as documented refuses what is late.
+// compares the tokens as documented refuses late writes.
 func TestMajorityContention(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)

@@ -33,7 +33,7 @@ type referee struct {
 
 // enter notes a grant. While it stands, no earlier one may, and its token must be
 // larger than all before it. (It may have been lost before we get to look, and
-// the next one granted. What stands after we looked at the others stood then.)
+// the next one granted. A grant that stands after we looked at the others stood then.)
 func (r *referee) enter(g testGrant) {
 	r.t.Helper()
 	r.mu.Lock()

@@ -30,12 +30,12 @@ const (
 	latchName = locknode.LayoutLatch
 )
 
-// Kind is what the owner of a node wants, or has.
+// Kind is the kind of lock that the owner of a node wants, or has.
 type Kind = locknode.Kind
 
 const (
-	// KindUnknown: no name that this package knows. Such a node is taken for a
-	// writer's, for that is safe.
+	// KindUnknown: no name that this package knows. Such a node is taken for a writer's, for that
+	// is safe.
 	KindUnknown = locknode.KindUnknown
 	// KindWrite: a lock that nobody shares, be it a mutex or a writer's.
 	KindWrite = locknode.KindWrite
@@ -47,8 +47,8 @@ const (
 	KindLead = locknode.KindLead
 )
 
-// NodeKind tells from the name of a node below a lock's path whether it is a
-// contender's, and what its owner wants.
+// NodeKind tells from the name of a node below a lock's path whether it is a contender's, and of
+// which kind.
 func NodeKind(name string) (kind Kind, contends bool) {
 	return locknode.KindOf(name), locknode.Contends(name)
 }
@@ -57,8 +57,8 @@ func NodeKind(name string) (kind Kind, contends bool) {
 //
 //	_c_xxxxxxxx-xxxx-4xxx-xxxx-xxxxxxxxxxxx-lock-
 //
-// The UUID makes the node findable when the reply to its creation, with the
-// sequence number that the server appends, was lost.
+// The UUID makes the node findable when the reply to its creation, with the sequence number that
+// the server appends, was lost.
 func protect(name string) string {
 	u := newUUID()
 	return fmt.Sprintf("_c_%s-%s-%s-%s-%s-%s", u[:8], u[8:12], u[12:16], u[16:20], u[20:], name)
@@ -97,16 +97,17 @@ func blocks(front string, data []byte, stat *zk.Stat, own string, token int64, r
 	return ephemeral(stat.EphemeralOwner) && !behind && !(reads && downgraded(data))
 }
 
-// ephemeral reports whether a node with this owner belongs to a session, and so may be a
-// contender. A lock's path below a lock's path may end in ten digits, too.
-// The smallest number is the one that servers store as the owner of a container.
+// ephemeral reports whether a node with this owner belongs to a session, and so may be a contender.
+// A lock's path below a lock's path may end in ten digits, too. The smallest number is the one that
+// servers store as the owner of a container.
 func ephemeral(owner int64) bool { return owner != 0 && owner != math.MinInt64 }
 
 // A semaphore's leases are no part of a lock's queue: kazoo's, which are children of the path, have
-// no sequence numbers, and Curator's, in the child leases, have those of another node. So a lock on
-// the path of a semaphore compares czxids: it waits for the leases that were made before its own
-// node was. Our semaphore does the same with the locks on its path, so that the two never wait for
-// each other. kazoo's semaphore counts a lock's node as a lease, Curator's does not see it.
+// no sequence numbers, and Curator's, in the child leases, have the numbers of another node. So a
+// lock on the path of a semaphore compares czxids: it waits for the leases that were made before
+// its own node was. Our semaphore does the same with the locks on its path, so that the two never
+// wait for each other. kazoo's semaphore counts a lock's node as a lease, Curator's does not see
+// it.
 
 // leasesAt lists, relative to dir, the leases of semaphores; names are dir's children. In a path
 // without semaphores, that costs nothing.
@@ -135,27 +136,25 @@ func leasesAt(conn Conn, dir string, names []string) ([]string, error) {
 // split returns a node's parent and its name.
 func split(path string) (dir, name string) { return locknode.Split(path) }
 
-// Info says who a contender is: the metadata that this package writes into a
-// lock's node when [MutexOptions].Data is not given.
+// Info says who a contender is: the metadata that this package writes into a lock's node when
+// [MutexOptions].Data is not given.
 type Info = locknode.Info
 
-// process is what Info says of this process.
+// process is the Info of this process.
 var process = sync.OnceValue(func() Info {
 	host, _ := os.Hostname() // unknown is not worth a failure
 	return Info{By: locknode.InfoBy, Host: host, PID: os.Getpid(), Program: filepath.Base(os.Args[0]),
 		Within: within(os.Getenv(WithinVariable))}
 })
 
-// WithinVariable names the environment variable by which a program that holds a
-// lock while another program runs tells it so: a comma-separated list, see
-// [Info].Within.
+// WithinVariable names the environment variable by which a program that holds a lock while another
+// program runs tells it so: a comma-separated list, see [Info].Within.
 const WithinVariable = "LOCKKEEPER_WITHIN"
 
-// maxWithin is how many levels of programs within programs are told of: the
-// innermost.
+// maxWithin is the number of levels of programs within programs in an Info: the innermost.
 const maxWithin = 32
 
-// within reads the variable. What is not a session is left out.
+// within reads the variable. It leaves out words that are no session.
 func within(text string) []string {
 	var sessions []string
 	for s := range strings.SplitSeq(text, ",") {
@@ -174,8 +173,8 @@ func newInfo(note string) Info {
 	return i
 }
 
-// Describe returns the metadata of this process, for recipes that take data of the
-// program's own, as an Election does.
+// Describe returns the metadata of this process, for recipes that take data of the program's own,
+// as an Election does.
 func Describe(note string) []byte { return encodeInfo(newInfo(note)) }
 
 func encodeInfo(i Info) []byte {
@@ -192,8 +191,7 @@ func downgraded(data []byte) bool {
 	return i != nil && i.Downgraded
 }
 
-// newUUID returns a random UUID (version 4) as 32 hexadecimal digits: kazoo's
-// uuid4().hex.
+// newUUID returns a random UUID (version 4) as 32 hexadecimal digits: kazoo's uuid4().hex.
 func newUUID() string {
 	var u [16]byte
 	rand.Read(u[:])         // never fails
@@ -202,8 +200,8 @@ func newUUID() string {
 	return hex.EncodeToString(u[:])
 }
 
-// foreignLayouts are the layouts that neither this package nor Curator's mutex has, of
-// locks that do not wait for them.
+// foreignLayouts are the layouts that neither this package nor Curator's mutex has, of locks that
+// do not wait for them.
 var foreignLayouts = []string{locknode.LayoutKazooLock, locknode.LayoutKazooRead, locknode.LayoutSession,
 	locknode.LayoutKazooLease}
 

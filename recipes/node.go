@@ -21,8 +21,8 @@ import (
 //   - The name of a numbered node holds a UUID, so that the node can be found again.
 //   - Before we look for it, we make a barrier: a write that changes nothing (writeNothing). The
 //     cluster orders it behind everything that it will ever accept of the session's older
-//     connections; a plain read on a new connection may come too early to see a create that is still
-//     on its way to the server that answers.
+//     connections; a plain read on a new connection may come too early to see a create that is
+//     still on its way to the server that answers.
 //   - A node that another session owns is not ours, even if it has our UUID.
 type node struct {
 	link   *link
@@ -71,9 +71,7 @@ func (n *node) create(ctx context.Context) error {
 		switch fateOf(err) {
 		case fateDone:
 			n.path = path
-			n.link.mu.Lock()
-			n.lease.proveLocked(sent)
-			n.link.mu.Unlock()
+			n.lease.prove(sent)
 			return nil
 		case fateRefused:
 			if !errors.Is(err, zk.ErrNoNode) {

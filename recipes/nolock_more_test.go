@@ -171,8 +171,8 @@ func TestUpdateRefuses(t *testing.T) {
 	})
 }
 
-// TestUnknownOutcome: the reply is lost and the session ends before it can be
-// found out what became of the request. The error says both.
+// TestUnknownOutcome: the reply is lost and the session ends before it can be settled the outcome
+// of the request. The error says both.
 func TestUnknownOutcome(t *testing.T) {
 	for _, what := range []fault{faultCutBefore, faultCutAfter} {
 		bubble(t, 1, func(t *testing.T, c *fakeCluster, s []*Session, conns []*fakeConn) {
@@ -244,8 +244,8 @@ func TestQueueLateDone(t *testing.T) {
 	})
 }
 
-// TestQueueTakeExpires: a Take whose session expires between its look and its request takes nothing
-// in the next session.
+// TestQueueTakeExpires: a Take takes nothing if its session expires between its look and its
+// request in the next session.
 func TestQueueTakeExpires(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, c *fakeCluster, s []*Session, conns []*fakeConn) {
 		q := NewQueue(s[0], "/q", nil)
@@ -275,8 +275,8 @@ func TestQueueTakeExpires(t *testing.T) {
 	})
 }
 
-// TestQueueSilence: an item is lost for its consumer before another gets it, and
-// Done works nevertheless as long as nobody has.
+// TestQueueSilence: an item is lost for its consumer before another gets it, and Done works
+// nevertheless as long as nobody has.
 func TestQueueSilence(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, c *fakeCluster, s []*Session, conns []*fakeConn) {
 		q := NewQueue(s[0], "/q", nil)
@@ -333,8 +333,8 @@ func TestQueuePriority(t *testing.T) {
 	})
 }
 
-// TestNoPileOfWatches: those who look again and again at what does not change
-// leave one watch for each thing that they look at.
+// TestNoPileOfWatches: those who look again and again at nodes that do not change leave one watch
+// for each thing that they look at.
 func TestNoPileOfWatches(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, c *fakeCluster, s []*Session, conns []*fakeConn) {
 		q, e := NewQueue(s[0], "/q", nil), NewElection(s[0], "/e", ElectionOptions{})
@@ -425,8 +425,8 @@ func TestObserveIsNoHerd(t *testing.T) {
 	})
 }
 
-// TestObserveStartsWithACandidate: the first candidate comes between the two looks
-// at a list that was empty.
+// TestObserveStartsWithACandidate: the first candidate comes between the two looks at a list that
+// was empty.
 func TestObserveStartsWithACandidate(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, c *fakeCluster, s []*Session, conns []*fakeConn) {
 		e := NewElection(s[0], "/e", ElectionOptions{})
@@ -459,8 +459,7 @@ func TestObserveStartsWithACandidate(t *testing.T) {
 	})
 }
 
-// TestDoubleBarrierLeftOver: a "ready" that belongs to nobody who is there lets
-// nobody in.
+// TestDoubleBarrierLeftOver: a "ready" that belongs to nobody who is there lets nobody in.
 func TestDoubleBarrierLeftOver(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, c *fakeCluster, s []*Session, _ []*fakeConn) {
 		if err := NewBarrier(s[0], "/db/ready", nil).Set(t.Context()); err != nil {
@@ -564,8 +563,8 @@ func TestDoubleBarrierLate(t *testing.T) {
 	})
 }
 
-// TestDoubleBarrierTooLate: one whose node is there, but that has not come in before all have left,
-// is not waited for.
+// TestDoubleBarrierTooLate: a member with a node, that has not come in before all have left, is not
+// waited for.
 func TestDoubleBarrierTooLate(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, c *fakeCluster, s []*Session, conns []*fakeConn) {
 		in := enterDouble(t, 2, s[0], s[1])
@@ -623,8 +622,7 @@ func TestDoubleBarrierOldWatch(t *testing.T) {
 	})
 }
 
-// TestDoubleBarrierVanishes: a member that goes between the count and the opening
-// is not counted.
+// TestDoubleBarrierVanishes: a member that goes between the count and the opening is not counted.
 func TestDoubleBarrierVanishes(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, c *fakeCluster, s []*Session, conns []*fakeConn) {
 		if _, err := conns[1].CreateContainer("/db", nil, zk.FlagContainer, nil); err != nil {
@@ -682,8 +680,8 @@ func TestGroupTaken(t *testing.T) {
 	})
 }
 
-// TestDrillsWithTheFake: what the live tests do is right with the fake cluster
-// too, with each of the calls of one side losing its connection in turn.
+// TestDrillsWithTheFake: the live tests pass with the fake cluster too, with each of the calls of
+// one side losing its connection in turn.
 func TestDrillsWithTheFake(t *testing.T) {
 	for _, drill := range liveDrills {
 		t.Run(drill.name, func(t *testing.T) {

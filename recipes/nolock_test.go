@@ -40,7 +40,7 @@ type faultDrill struct {
 	// run uses the recipe with two sessions. It may report an error that the
 	// fault explains; anything else it says to t.
 	run func(t *testing.T, a, b *Session, mayFail []error) error
-	// stays is what may be left when all is over; the rest is a leak.
+	// stays are the nodes that may be left when all is over; the rest is a leak.
 	stays []string
 	calls int // at the very least
 }
@@ -55,11 +55,11 @@ var faultDrills = []faultDrill{
 	{name: "election", run: drillElection, calls: 6},
 }
 
-// drillCounter: what is counted is what was acknowledged, once, whatever is lost.
+// drillCounter: the value is the sum of the acknowledged changes, each once, with any loss.
 func drillCounter(t *testing.T, a, b *Session, mayFail []error) error {
 	var failed error
 	ca, cb := NewCounter(a, "/n/count", CounterOptions{}), NewCounter(b, "/n/count", CounterOptions{})
-	sure, may := int64(0), []int64{0} // what the doubtful ones may add
+	sure, may := int64(0), []int64{0} // the sums that the doubtful ones may add
 	add := func(c *Counter, n int64) {
 		_, err := c.Add(t.Context(), n)
 		switch {
@@ -407,7 +407,7 @@ func drillElection(t *testing.T, a, b *Session, mayFail []error) error {
 	return failed
 }
 
-// drillMayFail is what the errors of a recipe may be, given what went wrong.
+// drillMayFail lists the errors that a recipe may return after a fault.
 func drillMayFail(what fault) []error {
 	switch what {
 	case faultExpire, faultExpireAfter:
@@ -418,7 +418,7 @@ func drillMayFail(what fault) []error {
 	return nil
 }
 
-// leaked lists what is there and should not be.
+// leaked lists the nodes that should not be there.
 func leaked(c *fakeCluster, stays []string) []string {
 	return slices.DeleteFunc(c.paths(), func(p string) bool { return slices.Contains(stays, p) })
 }

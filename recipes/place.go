@@ -18,8 +18,8 @@ type place struct {
 	node *node
 	kind Kind
 
-	// The differences between the recipes; all may be zero.
-	// the queue to come through first; nil when there is none, or it was left
+	// The differences between the recipes; all may be zero. the queue to come through first; nil
+	// when there is none, or it was left
 	gate *place
 	// waits for the place's turn; nil: await does
 	turn  func(ctx context.Context, wait bool) error
@@ -36,7 +36,7 @@ type place struct {
 	doing *progress // shared with the gate
 }
 
-// progress says what a place is waiting for, in error messages; the caller of an acquire that ends
+// progress is the present step of a place, for error messages; the caller of an acquire that ends
 // reads it.
 type progress struct{ text atomic.Pointer[string] }
 
@@ -80,8 +80,7 @@ func acquire(ctx context.Context, p *place, path string, wait bool) (*Grant, err
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	// Unbuffered: either the caller has got the result, or the goroutine knows
-	// that nobody will.
+	// Unbuffered: either the caller has got the result, or the goroutine knows that nobody will.
 	granted, failed := make(chan *Grant), make(chan error)
 	if !p.s.link.spawn(func() { p.run(ctx, path, wait, granted, failed) }) {
 		return nil, p.s.link.closed()
@@ -110,8 +109,7 @@ func (p *place) run(ctx context.Context, path string, wait bool, granted chan<- 
 	}
 	locked := errors.Is(err, ErrLocked)
 	if locked {
-		// Off the path first: the next TryLock of anybody shall not trip over
-		// the node of this one.
+		// Off the path first: the next TryLock of anybody shall not trip over the node of this one.
 		if lerr := p.leave(); lerr != nil && !errors.Is(lerr, ErrDeleted) {
 			err = lerr
 		}
@@ -125,8 +123,7 @@ func (p *place) run(ctx context.Context, path string, wait bool, granted chan<- 
 	}
 }
 
-// contend joins the queue and waits until it is the place's turn and the lease is
-// fresh.
+// contend joins the queue and waits until it is the place's turn and the lease is fresh.
 func (p *place) contend(ctx context.Context, path string, wait bool) (*Grant, error) {
 	if gate := p.gate; gate != nil {
 		if err := gate.enter(ctx, wait); err != nil {
@@ -348,8 +345,7 @@ func (p *place) pass(name string) {
 	p.passed[name] = true
 }
 
-// want registers, or no longer registers, the place as one that needs the
-// lease to be proved.
+// want registers, or no longer registers, the place as one that needs the lease to be proved.
 func (p *place) want(on bool) {
 	if on == p.wants {
 		return

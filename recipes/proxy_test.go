@@ -124,7 +124,7 @@ func (p *proxy) serve() {
 func (p *proxy) pump(dir direction, from, to net.Conn) {
 	defer func() {
 		from.Close()
-		// What has been delivered shall be read: no reset.
+		// The delivered bytes shall be read: no reset.
 		to.(*net.TCPConn).CloseWrite()
 		if dir == toClient {
 			to.Close()

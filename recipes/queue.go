@@ -14,19 +14,18 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// Queue hands out each of its items to one consumer at a time, until a consumer
-// says that it is done with it. An item whose consumer vanishes, or returns it,
-// is handed out again, in its old place: each item is consumed at least once, and
-// none is lost.
+// Queue hands out each of its items to one consumer at a time, until a consumer says that it is
+// done with it. If its consumer vanishes, or returns it, an item is handed out again, in its old
+// place: each item is consumed at least once, and none is lost.
 //
-// The nodes are those of kazoo's LockingQueue, with which it can be shared:
+// It has the nodes of kazoo's LockingQueue, with which it can be shared:
 //
 //	path/entries/entry-PPP-NNNNNNNNNN   an item; PPP is its priority, 100 by default
 //	path/taken/entry-PPP-NNNNNNNNNN     ephemeral: somebody has it
 //	path/puts/                          tags of the puts that are under way
 //
-// Items are taken in the order of their names: by priority, and within one in the
-// order in which they were put. Several consumers at a time finish in any order.
+// Items are taken in the order of their names: by priority, and within one in the order in which
+// they were put. Several consumers at a time finish in any order.
 type Queue struct {
 	s    *Session
 	path string
@@ -36,9 +35,8 @@ type Queue struct {
 	made bool // the three nodes were there
 }
 
-// NewQueue returns the queue on a path. The nodes are made when they are needed,
-// and stay. acl is for them and for the items; nil stands for
-// [Config].ACL.
+// NewQueue returns the queue on a path. The nodes are made when they are needed, and stay. acl is
+// for them and for the items; nil stands for [Config].ACL.
 func NewQueue(s *Session, path string, acl []zk.ACL) *Queue {
 	return &Queue{s: s, path: path, acl: s.aclOr(acl)}
 }
@@ -59,14 +57,13 @@ const (
 type Entry struct {
 	Data []byte
 
-	// Priority is 0 for most; an item with a smaller one is taken earlier. It is
-	// within MinPriority and MaxPriority; kazoo's is larger by 100.
+	// Priority is 0 for most; an item with a smaller one is taken earlier. It is within MinPriority
+	// and MaxPriority; kazoo's is larger by 100.
 	Priority int
 }
 
-// Put puts entries into the queue, all or none, exactly once. When it returns nil
-// they are in it. The error is ErrUnknown if ctx, or the session, ended before that
-// was certain.
+// Put puts entries into the queue, all or none, exactly once. When it returns nil they are in it.
+// The error is ErrUnknown if ctx, or the session, ended before that was certain.
 func (q *Queue) Put(ctx context.Context, entries ...Entry) error {
 	if err := q.put(ctx, entries); err != nil {
 		return fmt.Errorf("recipes: put into %s: %w", q.path, err)
@@ -107,9 +104,9 @@ func (q *Queue) put(ctx context.Context, entries []Entry) error {
 	}
 }
 
-// makeNodes makes the queue's nodes. They are persistent, not containers: were
-// the entries deleted and made again, sequence numbers would start over, and a
-// consumer of long ago could take a new item for the one that it had.
+// makeNodes makes the queue's nodes. They are persistent, not containers: were the entries deleted
+// and made again, sequence numbers would start over, and a consumer of long ago could take a new
+// item for the one that it had.
 func (q *Queue) makeNodes(ctx context.Context) error {
 	q.mu.Lock()
 	made := q.made
@@ -141,7 +138,7 @@ func (q *Queue) unmade() {
 	q.made = false
 }
 
-// Len returns how many items there are, and how many of them are taken.
+// Len returns the number of items, and of the taken ones among them.
 func (q *Queue) Len(ctx context.Context) (items, taken int, err error) {
 	n, err := call(ctx, q.s.link, func(ctx context.Context) (n [2]int, err error) {
 		l, err := q.s.link.ready(ctx)
@@ -169,11 +166,11 @@ func (q *Queue) Len(ctx context.Context) (items, taken int, err error) {
 	return n[0], n[1], nil
 }
 
-// Take waits until there is an item that nobody has, and takes the first. It is
-// the caller's until Done or Return, or until it is lost.
+// Take waits until there is an item that nobody has, and takes the first. It is the caller's until
+// Done or Return, or until it is lost.
 //
-// When Take returns an error no item is taken. When ctx ends while one is, it is
-// returned in the background. When the session expires the error is ErrExpired.
+// When Take returns an error no item is taken. When ctx ends while one is, it is returned in the
+// background. When the session expires the error is ErrExpired.
 func (q *Queue) Take(ctx context.Context) (*Item, error) {
 	it, err := q.take(ctx)
 	if err != nil {
@@ -231,8 +228,8 @@ func (q *Queue) take(ctx context.Context) (*Item, error) {
 
 // look lists the items that nobody has, the first one first.
 func (q *Queue) look(ctx context.Context, l *lease) (free []string, views [2]view, err error) {
-	// Order: first what is taken. An item that is taken and consumed in between
-	// is then in neither list; the other way round it would seem to be free.
+	// Order: first the taken ones. An item that is taken and consumed in between is then in neither
+	// list; the other way round it would seem to be free.
 	for i, path := range []string{q.taken(), q.entries()} {
 		err := q.s.link.again(ctx, l, func() (err error) {
 			views[i], err = q.s.watches.children(path)
@@ -258,8 +255,8 @@ func (q *Queue) look(ctx context.Context, l *lease) (free []string, views [2]vie
 // entryStart is the length of an item's name without its number: entry-PPP-.
 const entryStart = len("entry-000-")
 
-// inTurn is the order of items: that of their names, but negative numbers, of a counter of
-// ZooKeeper that has overflowed, come last.
+// inTurn is the order of items: by their names, but negative numbers, of a counter of ZooKeeper
+// that has overflowed, come last.
 func inTurn(a, b string) int {
 	if len(a) > entryStart && len(b) > entryStart && a[:entryStart] == b[:entryStart] {
 		aOver, bOver := a[entryStart] == '-', b[entryStart] == '-'
@@ -278,8 +275,8 @@ func inTurn(a, b string) int {
 
 // try takes an item in the session of l, and returns nil if somebody else has it, or had it.
 //
-// The same multi that takes the item writes its data again, which counts the
-// times it was taken, and makes Done possible for nobody but the last taker.
+// The same multi that takes the item writes its data again, which counts the times it was taken,
+// and makes Done possible for nobody but the last taker.
 func (q *Queue) try(ctx context.Context, l *lease, id string) (*Item, error) {
 	entry := q.entries() + "/" + id
 	node, err := readNode(ctx, q.s, entry)
@@ -292,7 +289,7 @@ func (q *Queue) try(ctx context.Context, l *lease, id string) (*Item, error) {
 			&zk.SetDataRequest{Path: entry, Data: node.data, Version: node.stat.Version},
 		)
 		if errors.Is(err, zk.ErrNoNode) {
-			// hold would make the directory, and that is not what is missing.
+			// hold would make the directory, which is not missing.
 			return zk.ErrBadVersion
 		}
 		return err
@@ -310,8 +307,7 @@ func (q *Queue) try(ctx context.Context, l *lease, id string) (*Item, error) {
 	}, nil
 }
 
-// Item is something that was taken from a Queue. Its methods may be called from
-// any goroutine.
+// Item is something that was taken from a Queue. Its methods may be called from any goroutine.
 type Item struct {
 	q       *Queue
 	id      string
@@ -324,13 +320,13 @@ type Item struct {
 	over bool // by Done or Return
 }
 
-// Data returns what was put.
+// Data returns the data that were put.
 func (it *Item) Data() []byte { return it.data }
 
 // ID returns the item's name, which no other item of the queue has.
 func (it *Item) ID() string { return it.id }
 
-// Priority returns what the item was put with; 0 if its name does not say.
+// Priority returns the priority of the item's Entry; 0 if its name does not say.
 func (it *Item) Priority() int {
 	parts := strings.Split(it.id, "-")
 	if len(parts) < 3 {
@@ -346,20 +342,19 @@ func (it *Item) Priority() int {
 // Put returns when the item was put, by the cluster's clock.
 func (it *Item) Put() time.Time { return it.since }
 
-// Attempt returns how many times the item has been taken with this package, from
-// 1. An item that kills its consumers shows it here.
+// Attempt returns the number of times that the item has been taken with this package, from 1. An
+// item that kills its consumers shows it here.
 func (it *Item) Attempt() int { return int(it.version) }
 
-// Token returns a fencing token: larger than that of every earlier consumer of
-// the item.
+// Token returns a fencing token: larger than every earlier consumer's of the item.
 func (it *Item) Token() int64 { return it.grant.Token() }
 
-// Lost returns a channel that is closed when the item can no longer be relied on
-// not to be somebody else's too, as Grant.Lost does. Done and Return close it.
+// Lost returns a channel that is closed when the item can no longer be relied on not to be somebody
+// else's too, as Grant.Lost does. Done and Return close it.
 func (it *Item) Lost() <-chan struct{} { return it.grant.Lost() }
 
-// Err returns nil while the item is certain to be the caller's alone, else why it
-// is not; see Grant.Err.
+// Err returns nil while the item is certain to be the caller's alone, else why it is not; see
+// Grant.Err.
 func (it *Item) Err() error {
 	it.mu.Lock()
 	defer it.mu.Unlock()
@@ -369,14 +364,12 @@ func (it *Item) Err() error {
 	return it.grant.Err()
 }
 
-// Done removes the item from the queue. It works as long as nobody else has taken
-// the item, so also when Lost was closed for silence only. When somebody else
-// has, or the session is over, the error says so, and the item will be, or was,
-// consumed once more.
+// Done removes the item from the queue. It works as long as nobody else has taken the item, so also
+// when Lost was closed for silence only. When somebody else has, or the session is over, the error
+// says so, and the item will be, or was, consumed once more.
 //
-// When ctx ends, Done goes on in the background until it is certain. When the
-// session ends before that, the error is ErrUnknown: either the item is gone, or
-// it will be handed out again.
+// When ctx ends, Done goes on in the background until it is certain. When the session ends before
+// that, the error is ErrUnknown: either the item is gone, or it will be handed out again.
 func (it *Item) Done(ctx context.Context) error {
 	if err := it.end(ctx, it.remove); err != nil {
 		return fmt.Errorf("recipes: item %s of %s done: %w", it.id, it.q.path, err)
@@ -384,8 +377,7 @@ func (it *Item) Done(ctx context.Context) error {
 	return nil
 }
 
-// Return puts the item back to its place in the queue. It returns as Grant.Unlock
-// does.
+// Return puts the item back to its place in the queue. It returns as Grant.Unlock does.
 func (it *Item) Return(ctx context.Context) error {
 	if err := it.end(ctx, nil); err != nil {
 		return fmt.Errorf("recipes: item %s of %s returned: %w", it.id, it.q.path, err)
@@ -420,8 +412,8 @@ func (it *Item) end(ctx context.Context, remove func() error) error {
 	}
 }
 
-// remove deletes the item, if nobody else has taken it since, and waits until it
-// is certain whether it did.
+// remove deletes the item, if nobody else has taken it since, and waits until it is certain whether
+// it did.
 func (it *Item) remove() error {
 	s, l := it.q.s, it.grant.node.lease
 	entry := it.q.entries() + "/" + it.id
@@ -453,9 +445,8 @@ func (it *Item) remove() error {
 	}
 }
 
-// missing explains why one of the two nodes was not there. While our session
-// lives nobody else deletes them: if the entry is gone, and a request of ours was
-// lost before, it was that.
+// missing explains why one of the two nodes was not there. While our session lives nobody else
+// deletes them: if the entry is gone, and a request of ours was lost before, it was that.
 func (it *Item) missing(doubt bool, entry string) error {
 	s, l := it.q.s, it.grant.node.lease
 	var exists bool

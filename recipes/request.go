@@ -10,12 +10,11 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// Again calls f, and calls it again, in the next session, each time it returns
-// ErrExpired; and each time it returns ErrSilent, which is what expiry often looks
-// like from here, when the cluster can be reached again. It is how a recipe is taken up once
-// more. What f had acquired is lost by then; f has to have released it. Again
-// returns what f returns otherwise; an outcome that is unknown (ErrUnknown) too, for
-// only the caller can know whether to try that again.
+// Again calls f, and calls it again, in the next session, each time it returns ErrExpired; and each
+// time it returns ErrSilent, which expiry often looks like from here, when the cluster can be
+// reached again. It is how a recipe is taken up once more. The grants of f are lost by then; f has
+// to have released them. Again returns every other result of f; an outcome that is unknown
+// (ErrUnknown) too, for only the caller can know whether to try that again.
 func Again(ctx context.Context, s *Session, f func(ctx context.Context) error) error {
 	for attempt := 1; ; attempt++ {
 		began := time.Now()
@@ -32,16 +31,16 @@ func Again(ctx context.Context, s *Session, f func(ctx context.Context) error) e
 	}
 }
 
-// commit is a multi that takes effect exactly once, although its reply may be
-// lost. It makes one node more, a tag: ephemeral, with a name that nobody else
-// has. When the reply is lost, the tag tells whether the multi was carried out:
+// commit is a multi that takes effect exactly once, although its reply may be lost. It makes one
+// node more, a tag: ephemeral, with a name that nobody else has. When the reply is lost, the tag
+// tells whether the multi was carried out:
 //
 //	multi(ops..., create tag)       reply lost
 //	multi without operations        a barrier: nothing of the old connection comes later
 //	exists tag                      yes: it was; no: it was not, and never will be
 //
-// The tag is deleted in the background. If the session ends before the answer to
-// the last question, nobody can know any more, and the error says so.
+// The tag is deleted in the background. If the session ends before the answer to the last question,
+// nobody can know any more, and the error says so.
 type commit struct {
 	link *link
 	tag  string // full path
@@ -51,11 +50,11 @@ type commit struct {
 	sent atomic.Bool
 }
 
-// tagName is what the names of tags end with.
+// tagName is the end of the names of tags.
 const tagName = "tag"
 
-// newCommit prepares a commit whose tag is a child of dir, which has to exist
-// when the operations have been carried out.
+// newCommit prepares a commit with a tag in dir, which has to exist when the operations have been
+// carried out.
 func newCommit(s *Session, dir string, acl []zk.ACL) *commit {
 	return &commit{link: s.link, tag: dir + "/" + protect(tagName), acl: acl}
 }
@@ -66,8 +65,8 @@ type committed struct {
 	zxid    int64              // 0 if the reply was not lost
 }
 
-// run carries out ops, for a caller that waits no longer than ctx. Whatever goes
-// on after that leaves no tag.
+// run carries out ops, for a caller that waits no longer than ctx. Whatever goes on after that
+// leaves no tag.
 func (c *commit) run(ctx context.Context, ops ...any) (committed, error) {
 	done, err := call(ctx, c.link, func(ctx context.Context) (committed, error) {
 		return c.do(ctx, ops)
@@ -116,8 +115,8 @@ func (c *commit) do(ctx context.Context, ops []any) (committed, error) {
 	}
 }
 
-// settle finds out whether a multi whose reply was lost was carried out, and
-// returns its zxid, or 0.
+// settle finds out, after a lost reply, whether the multi was carried out, and returns its zxid, or
+// 0.
 func (c *commit) settle(ctx context.Context, l *lease, attempt int) (zxid int64, err error) {
 	for ; ; attempt++ {
 		if err := c.link.pause(ctx, attempt); err != nil {
@@ -143,8 +142,8 @@ func (c *commit) settle(ctx context.Context, l *lease, attempt int) (zxid int64,
 	}
 }
 
-// clean deletes the tag. It goes on until it is certain that there is none and
-// will be none; only the end of the Session stops it.
+// clean deletes the tag. It goes on until it is certain that there is none and will be none; only
+// the end of the Session stops it.
 func (c *commit) clean() {
 	for attempt := 1; ; attempt++ {
 		err := c.link.conn.Delete(c.tag, -1)

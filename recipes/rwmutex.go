@@ -10,25 +10,22 @@ import (
 	"lockkeeper/locknode"
 )
 
-// RWMutex is a fair lock that readers share and that a writer has alone. All
-// are in one queue: a reader waits for the writers in front of it, a writer for
-// everybody in front of it. So readers that keep coming do not keep a writer out:
-// those that come after it wait for it.
+// RWMutex is a fair lock that readers share and that a writer has alone. All are in one queue: a
+// reader waits for the writers in front of it, a writer for everybody in front of it. So readers
+// that keep coming do not keep a writer out: those that come after it wait for it.
 //
-// It excludes Curator's InterProcessReadWriteLock on the same path, whose names its
-// nodes have (__READ__ and __WRIT__), and, as a writer would, every Mutex. kazoo
-// has to be told of the names:
+// It excludes Curator's InterProcessReadWriteLock on the same path, with the same names of nodes
+// (__READ__ and __WRIT__), and, as a writer would, every Mutex. kazoo has to be told of the names:
 //
 //	WriteLock(client, path, extra_lock_patterns=["__WRIT__", "__READ__"])
 //
-// kazoo's ReadLock (of 2.8.0) is understood, but of no use beside any writer: it
-// waits for the newest one, also if that came later, and so the two wait for each
-// other for ever, without anybody's help. testdata/kazoo_contender.py has one that
-// works, and that gets along with Curator's too.
+// kazoo's ReadLock (of 2.8.0) is understood, but of no use beside any writer: it waits for the
+// newest one, also if that came later, and so the two wait for each other for ever, without
+// anybody's help. testdata/kazoo_contender.py has one that works, and that gets along with
+// Curator's too.
 //
-// As a Mutex, it is a name for the path and has no state. A holder that locks
-// again blocks itself if either lock is for writing; for that there is
-// [RWMutex.Handle].
+// As a Mutex, it is a name for the path and has no state. A holder that locks again blocks itself
+// if either lock is for writing; for that there is [RWMutex.Handle].
 type RWMutex struct {
 	s    *Session
 	path string
@@ -48,16 +45,15 @@ func (m *RWMutex) Lock(ctx context.Context) (*Grant, error) {
 	return acquireQueued(ctx, m.s, m.path, writeName, KindWrite, m.opts, true)
 }
 
-// TryLock acquires the lock for writing if nobody holds it or waits for it; see
-// [Mutex.TryLock].
+// TryLock acquires the lock for writing if nobody holds it or waits for it; see [Mutex.TryLock].
 func (m *RWMutex) TryLock(ctx context.Context) (*Grant, error) {
 	return acquireQueued(ctx, m.s, m.path, writeName, KindWrite, m.opts, false)
 }
 
 // RLock waits until the lock is held for reading; see [Mutex.Lock].
 //
-// The tokens of readers that read at the same time differ, and say nothing of
-// their order; but each is larger than that of every writer before.
+// The tokens of readers that read at the same time differ, and say nothing of their order; but each
+// is larger than every earlier writer's.
 func (m *RWMutex) RLock(ctx context.Context) (*Grant, error) {
 	return acquireQueued(ctx, m.s, m.path, readName, KindRead, m.opts, true)
 }
@@ -76,17 +72,17 @@ func (r rlocker) Lock(ctx context.Context) (*Grant, error)    { return r.m.RLock
 func (r rlocker) TryLock(ctx context.Context) (*Grant, error) { return r.m.TryRLock(ctx) }
 func (r rlocker) Path() string                                { return r.m.path }
 
-// Downgrade turns a grant for writing of an RWMutex into one for reading. It is
-// the same grant, with its node, its token and its place in front of everybody:
-// no other writer comes in between, and the readers next to it are let in. When
-// it returns nil, Kind is KindRead. It returns ErrNotWriter for any other grant.
+// Downgrade turns a grant for writing of an RWMutex into one for reading. It is the same grant,
+// with its node, its token and its place in front of everybody: no other writer comes in between,
+// and the readers next to it are let in. When it returns nil, Kind is KindRead. It returns
+// ErrNotWriter for any other grant.
 //
-// A node cannot change its name, so its data say it. Curator's readers and kazoo's
-// do not look there, and wait as before until the grant ends.
+// A node cannot change its name, so its data say it. Curator's readers and kazoo's do not look
+// there, and wait as before until the grant ends.
 //
-// From the call on the grant counts as one for reading. It does not become one for
-// writing again unless the cluster refuses; so when ctx ends before the cluster has
-// confirmed, it counts as one for reading, though it may not be.
+// From the call on the grant counts as one for reading. It does not become one for writing again
+// unless the cluster refuses; so when ctx ends before the cluster has confirmed, it counts as one
+// for reading, though it may not be.
 func (g *Grant) Downgrade(ctx context.Context) error {
 	err := g.downgrade(ctx)
 	if err != nil {
@@ -137,8 +133,7 @@ func (g *Grant) doDowngrade(ctx context.Context) error {
 	if g.place.delay != nil {
 		rewrite = g.place.delay.rewrite
 	}
-	// Order: first the grant, then the cluster, which lets readers in before we hear
-	// of it.
+	// Order: first the grant, then the cluster, which lets readers in before we hear of it.
 	g.setKind(KindRead)
 	for attempt := 1; ; attempt++ {
 		err := rewrite(data)
@@ -169,7 +164,7 @@ func (g *Grant) doDowngrade(ctx context.Context) error {
 	}
 }
 
-// setKind notes what the grant is from now on.
+// setKind changes the kind of the grant.
 func (g *Grant) setKind(k Kind) {
 	g.node.link.mu.Lock()
 	defer g.node.link.mu.Unlock()

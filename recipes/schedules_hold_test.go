@@ -16,7 +16,7 @@ import (
 	"lockkeeper/locknode"
 )
 
-// errEnded is what the functions of the drill hold return when their ctx ends.
+// errEnded is the error of the functions of the drill hold when their ctx ends.
 var errEnded = errors.New("the ctx has ended")
 
 // playHold has Hold run functions, of which half heed their ctx. Two do not run with grants that
@@ -130,12 +130,11 @@ func (p *play) nest(h *RWHandle, g *Grant, kind Kind, rnd *rand.Rand) {
 	}
 }
 
-// guardedPath is what holders write with Guard.
+// guardedPath is the node that holders write with Guard.
 const guardedPath = "/guarded"
 
-// playGuard has holders write with Guard, while somebody deletes contenders' nodes by hand. What is
-// written was written while the writer's node was the first of those there are, and what is said to
-// be written is.
+// playGuard has holders write with Guard, while somebody deletes contenders' nodes by hand. A write
+// was made while the writer's node was the first of all, and an acknowledged write is there.
 func playGuard(p *play) func() {
 	p.worker(func(*rand.Rand) {
 		for {

@@ -131,7 +131,7 @@ func playBarrier(p *play) func() {
 	return nil
 }
 
-// counterOp is what was asked of a counter: to add, or, with 0, its value.
+// counterOp is a request to a counter: to add, or, with 0, its value.
 type counterOp struct{ add int64 }
 
 var counterModel = sequential{int64(0), func(state, input, output any) (bool, any) {

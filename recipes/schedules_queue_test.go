@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// What happens to one item of a queue, in the order of queueModel's cases.
+// The events of one item of a queue, in the order of queueModel's cases.
 const (
 	itemPut     = "put"
 	itemTaken   = "taken"
@@ -34,7 +34,7 @@ const (
 	stateOver   = -2
 )
 
-// queueModel is what a Queue promises of one item: it is put exactly once; one take at a time has
+// queueModel is the promise of a Queue for one item: it is put exactly once; one take at a time has
 // it; nobody takes it once it is done; it is there until it is done. An operation with maybe that
 // has no effect changes nothing, so it may stand at the end.
 var queueModel = sequential{stateAbsent, func(state, input, _ any) (bool, any) {
@@ -58,7 +58,7 @@ var queueModel = sequential{stateAbsent, func(state, input, _ any) (bool, any) {
 	return true, to
 }}
 
-// queueRecord is what was done to the items of a queue, by their content, which no two share.
+// queueRecord is the history of the items of a queue, by their content, which no two share.
 type queueRecord struct {
 	p     *play
 	began time.Time
@@ -175,7 +175,7 @@ func playQueue(p *play) func() {
 	return func() { r.judge() }
 }
 
-// judge takes what is left, and judges the history of each item.
+// judge takes the remaining items, and judges the history of each.
 func (r *queueRecord) judge() {
 	for {
 		began := time.Now()

@@ -19,7 +19,7 @@ var (
 	modelSeed      = flag.Uint64("model.seed", 0, "the first seed of TestSchedules; 0: any")
 )
 
-// play is one schedule of a recipe: the model, a few sessions at it, and what has gone wrong.
+// play is one schedule of a recipe: the model, a few sessions at it, and the faults found.
 type play struct {
 	*model
 	sessions []*Session
@@ -37,8 +37,8 @@ func (p *play) fault(format string, args ...any) {
 	p.faults = append(p.faults, fmt.Sprintf(format, args...))
 }
 
-// worker runs f, with a source of random numbers of its own, and a time by which what cannot go
-// on any more has to be given up.
+// worker runs f, with a source of random numbers of its own, and a time by which work that cannot
+// go on any more has to be given up.
 func (p *play) worker(f func(rnd *rand.Rand)) {
 	rnd := rand.New(rand.NewPCG(p.seed, p.rndUint()))
 	p.wg.Go(func() { f(rnd) })
@@ -57,7 +57,7 @@ type drill struct {
 	stays func(path string) bool // nodes that may be left; nil: none
 }
 
-// schedule plays one schedule and returns what has gone wrong.
+// schedule plays one schedule and returns the faults found.
 func (d drill) schedule(t *testing.T, seed uint64) (faults []string) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &play{model: newModel(seed, seed%3 == 0), seed: seed}
@@ -317,8 +317,8 @@ func playMajority(p *play) func() {
 	return nil
 }
 
-// inMost makes a testLocker of a MajorityMutex. Its grants have no token: there is none that can
-// be compared over clusters.
+// inMost makes a testLocker of a MajorityMutex. Its grants have no token: there is none that can be
+// compared over clusters.
 type inMost struct{ m *MajorityMutex }
 
 type majorityGrant struct{ *MultiGrant }

@@ -11,22 +11,20 @@ import (
 	"lockkeeper/locknode"
 )
 
-// Semaphore lets up to a number of contenders in at a time, in the order in which
-// they came: each holds one of its leases.
+// Semaphore lets up to a number of contenders in at a time, in the order in which they came: each
+// holds one of its leases.
 //
-// It is Curator's InterProcessSemaphoreV2 on the same path: a queue in the child
-// locks, where one at a time waits for a lease to be free, and the leases in the
-// child leases. Programs that share it have to agree on the number, or on the node
-// that has it. kazoo's Semaphore is another thing, which does not mix with it: its
-// leases are children of the path itself, without numbers, its queue is beside
-// the path, and the path's data are the number, in decimal.
+// It is Curator's InterProcessSemaphoreV2 on the same path: a queue in the child locks, where one
+// at a time waits for a lease to be free, and the leases in the child leases. Programs that share
+// it have to agree on the number, or on the node that has it. kazoo's Semaphore is another thing,
+// which does not mix with it: its leases are children of the path itself, without numbers, its
+// queue is beside the path, and the path's data are the number, in decimal.
 //
-// It waits for every holder that has locked the path with a lock of this package,
-// Curator, kazoo or go-zookeeper before the lease was made; Curator's semaphore does not.
+// It waits for every holder that has locked the path with a lock of this package, Curator, kazoo or
+// go-zookeeper before the lease was made; Curator's semaphore does not.
 //
-// A lease's token is larger than that of every lease that was given before. But as
-// several are held at a time, it is good for telling holders apart and for
-// [Grant.Guard], not for fencing.
+// A lease's token is larger than every earlier lease's. But as several are held at a time, it is
+// good for telling holders apart and for [Grant.Guard], not for fencing.
 type Semaphore struct {
 	s    *Session
 	path string
@@ -38,19 +36,18 @@ type SemaphoreOptions struct {
 	// MutexOptions: LockDelay does not apply.
 	MutexOptions
 
-	// Leases is how many there are, at least 1. With a CountPath it is the number
-	// for as long as that node does not exist.
+	// Leases is the number of leases, at least 1. With a CountPath it is the number for as long as
+	// that node does not exist.
 	Leases int
 
-	// CountPath is a node with the number of leases, as Curator's SharedCount
-	// keeps it: 4 bytes, big-endian. It may change at any time: if it grows, who
-	// waits is let in; if it shrinks, nobody is thrown out, but nobody is let in
-	// before enough have left. Empty: the number is Leases for ever.
+	// CountPath is a node with the number of leases, as Curator's SharedCount keeps it: 4 bytes,
+	// big-endian. It may change at any time: if it grows, who waits is let in; if it shrinks,
+	// nobody is thrown out, but nobody is let in before enough have left. Empty: the number is
+	// Leases for ever.
 	CountPath string
 }
 
-// NewSemaphore returns the semaphore on a path; see [NewMutex] for how its nodes
-// are made.
+// NewSemaphore returns the semaphore on a path; see [NewMutex] for how its nodes are made.
 func NewSemaphore(s *Session, path string, opts SemaphoreOptions) *Semaphore {
 	return &Semaphore{s: s, path: path, opts: opts}
 }
@@ -58,17 +55,17 @@ func NewSemaphore(s *Session, path string, opts SemaphoreOptions) *Semaphore {
 // Path returns the path of the semaphore.
 func (m *Semaphore) Path() string { return m.path }
 
-// Lock waits until it has a lease, or ctx or the session ends; see [Mutex.Lock].
-// The Grant's Unlock gives it back.
+// Lock waits until it has a lease, or ctx or the session ends; see [Mutex.Lock]. The Grant's Unlock
+// gives it back.
 func (m *Semaphore) Lock(ctx context.Context) (*Grant, error) { return m.acquire(ctx, true) }
 
-// TryLock takes a lease if there is one and nobody waits for it, else it returns
-// ErrLocked. It may do so too while another is just taking one.
+// TryLock takes a lease if there is one and nobody waits for it, else it returns ErrLocked. It may
+// do so too while another is just taking one.
 func (m *Semaphore) TryLock(ctx context.Context) (*Grant, error) { return m.acquire(ctx, false) }
 
-// SetLeases writes the number of leases to the CountPath, and makes that node if
-// need be. When it returns an error other than of the arguments, the number may
-// or may not have been written; to call it again does no harm.
+// SetLeases writes the number of leases to the CountPath, and makes that node if need be. When it
+// returns an error other than of the arguments, the number may or may not have been written; to
+// call it again does no harm.
 func (m *Semaphore) SetLeases(ctx context.Context, n int) error {
 	if err := m.setLeases(ctx, n); err != nil {
 		return fmt.Errorf("recipes: set leases of %s: %w", m.path, err)
@@ -116,11 +113,10 @@ func (m *Semaphore) acquire(ctx context.Context, wait bool) (*Grant, error) {
 	return g, nil
 }
 
-// awaitLease waits until there are no more leases than there may be; ours is among
-// them. p is at the front of the gate, so that nobody else waits with a lease made,
-// and when somebody else has a lease too, it has had it since before we came. That
-// we count all of them, also those behind ours, is for when the gate was tampered
-// with, or the number shrinks: better none than one too many.
+// awaitLease waits until there are no more leases than there may be; ours is among them. p is at
+// the front of the gate, so that nobody else waits with a lease made, and when somebody else has a
+// lease too, it has had it since before we came. That we count all of them, also those behind ours,
+// is for when the gate was tampered with, or the number shrinks: better none than one too many.
 func (m *Semaphore) awaitLease(ctx context.Context, p *place, wait bool) error {
 	for attempt := 1; ; {
 		changed := p.s.link.news()
@@ -156,7 +152,7 @@ type leaseLook struct {
 	beside        <-chan struct{} // closed when there are other locks on the path, or no longer
 }
 
-// awaitEither waits for a change, and for the end of what we stand on.
+// awaitEither waits for a change of the look, of our nodes, or of the session.
 func (p *place) awaitEither(ctx context.Context, look leaseLook, changed <-chan struct{}) error {
 	select {
 	case <-look.leases:

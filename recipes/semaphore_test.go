@@ -79,7 +79,7 @@ func TestSemaphoreCount(t *testing.T) {
 		if data, _, _ := conn.Get("/count/a"); string(data) != "\x00\x00\x00\x02" {
 			t.Errorf("data of the count: %q", data)
 		}
-		// What is no number is an error, and does no harm.
+		// Data that are no number are an error, and do no harm.
 		if _, err := conn.Set("/count/a", []byte("5"), -1); err != nil {
 			t.Fatal(err)
 		}
@@ -176,7 +176,7 @@ func TestSemaphoreReconnects(t *testing.T) {
 	})
 }
 
-// TestSimpleMutexHerd is what its documentation says of it.
+// TestSimpleMutexHerd: it costs as much as its documentation says.
 func TestSimpleMutexHerd(t *testing.T) {
 	cost := func(lock func(s *Session) Locker) (calls int) {
 		synctest.Test(t, func(t *testing.T) {
@@ -222,7 +222,7 @@ func TestSimpleMutexHerd(t *testing.T) {
 }
 
 // TestSimpleMutexUnlockedWithoutConnection: an Unlock without a connection, before the session is
-// known to have expired, leaves alone what is the next holder's.
+// known to have expired, leaves the next holder's node alone.
 func TestSimpleMutexUnlockedWithoutConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newFakeCluster()
@@ -247,7 +247,7 @@ func TestSimpleMutexUnlockedWithoutConnection(t *testing.T) {
 	})
 }
 
-// TestSimpleMutexNotOurs: a release does not delete what another has made under
+// TestSimpleMutexNotOurs: a release does not delete a node that another has made under
 // the same name.
 func TestSimpleMutexNotOurs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -21,7 +21,7 @@ import (
 // and serves all tests of the package; they use different paths.
 type server struct {
 	name    string
-	missing func() error                          // says what is not installed
+	missing func() error                          // names the missing program
 	command func(config string) ([]string, error) // that runs it in the foreground
 	// settings are more lines for its configuration, and may be nil; they may have
 	// files in the directory.
@@ -310,7 +310,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// exampleTarget is what the examples talk to: lockkeeper, or else ZooKeeper.
+// exampleTarget is the server of the examples: lockkeeper, or else ZooKeeper.
 func exampleTarget() *server {
 	last := servers[len(servers)-1]
 	if last.missing() == nil {

@@ -17,33 +17,32 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// serverConn is a connection to one server. It stands between go-zookeeper and
-// the network for what go-zookeeper does not do:
+// serverConn is a connection to one server. It stands between go-zookeeper and the network for the
+// things that go-zookeeper does not do:
 //
-//   - The handshake has a deadline. go-zookeeper would wait for ten times its
-//     receive timeout, and the session would be over long before.
+//   - The handshake has a deadline. go-zookeeper would wait for ten times its receive timeout, and
+//     the session would be over long before.
 //   - The session timeout that was granted is read from the server's answer.
-//   - The identities of the program are shown right behind the handshake, before
-//     any request, on every connection. go-zookeeper's AddAuth is a request like
-//     others, and is not repeated if the connection breaks before its reply.
+//   - The identities of the program are shown right behind the handshake, before any request, on
+//     every connection. go-zookeeper's AddAuth is a request like others, and is not repeated if the
+//     connection breaks before its reply.
 //   - The TreeWatch, which go-zookeeper does not know, is set on every connection.
-//   - A server that does not answer anything for a third of the session timeout
-//     after a request was written is given up, while there is time to have a grant
-//     confirmed by another one. go-zookeeper waits for two thirds, as is done here
-//     where all servers are slow: see hosts.replyPatience.
-//     A reconfig may take longer, while pings are answered: the next ping tells.
+//   - A server that does not answer anything for a third of the session timeout after a request was
+//     written is given up, while there is time to have a grant confirmed by another one.
+//     go-zookeeper waits for two thirds, as is done here where all servers are slow: see
+//     hosts.replyPatience. A reconfig may take longer, while pings are answered: the next ping
+//     tells.
 //   - When reading fails, writing does, so that go-zookeeper gets on.
 //
-// go-zookeeper reads from a connection in one goroutine at a time, and writes in
-// one at a time. The goroutine that does the handshake is the only one until it
-// is done.
+// go-zookeeper reads from a connection in one goroutine at a time, and writes in one at a time. The
+// goroutine that does the handshake is the only one until it is done.
 type serverConn struct {
 	net.Conn
 	d       *dialer
 	address string
 
 	begun   bool   // the handshake's answer has been awaited; reader only
-	pending []byte // what is left of it for go-zookeeper; reader only
+	pending []byte // the rest of it for go-zookeeper; reader only
 
 	mu          sync.Mutex
 	established bool      // the handshake is over
@@ -62,8 +61,8 @@ func newServerConn(conn net.Conn, d *dialer, address string, deadline time.Time)
 	return &serverConn{Conn: conn, d: d, address: address}, nil
 }
 
-// Read returns the answer to the handshake when all that belongs to the
-// handshake is done, and from then on what arrives.
+// Read returns the answer to the handshake when all that belongs to the handshake is done, and from
+// then on the bytes that arrive.
 func (c *serverConn) Read(b []byte) (int, error) {
 	if !c.begun {
 		c.begun = true
@@ -123,8 +122,8 @@ func (c *serverConn) Write(b []byte) (int, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	// What arrived meanwhile may be the reply. The next request, which is a ping
-	// after at most a third of the timeout, tells.
+	// Bytes that arrived meanwhile may be the reply. The next request, which is a ping after at
+	// most a third of the timeout, tells.
 	if c.replyBy.IsZero() && c.arrived == arrived && operation(b) != opReconfig {
 		now, timeout := time.Now(), c.d.granted.timeout()
 		c.replyBy = now.Add(c.d.hosts.replyPatience(timeout))
@@ -137,9 +136,9 @@ func (c *serverConn) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// throughLeader reports whether a frame that go-zookeeper writes is a request that
-// the leader has to answer. A server that is cut off, or waits for a slow leader,
-// answers the others at once all the same.
+// throughLeader reports whether a frame that go-zookeeper writes is a request that the leader has
+// to answer. A server that is cut off, or waits for a slow leader, answers the others at once all
+// the same.
 func throughLeader(frame []byte) bool {
 	switch operation(frame) {
 	case 1, 2, 5, 7, 9, 14, 19, 21:
@@ -181,8 +180,7 @@ func (c *serverConn) signOfLife() {
 	}
 }
 
-// SetReadDeadline is called by go-zookeeper. During the handshake the deadline is
-// ours.
+// SetReadDeadline is called by go-zookeeper. During the handshake the deadline is ours.
 func (c *serverConn) SetReadDeadline(t time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -200,8 +198,8 @@ func (c *serverConn) SetWriteDeadline(t time.Time) error {
 	return c.Conn.SetWriteDeadline(t)
 }
 
-// limitLocked sets the deadline for reading: that of the reply that is awaited, or else
-// go-zookeeper's, which counts from when something arrived last.
+// limitLocked sets the deadline for reading: the awaited reply's, or else go-zookeeper's, which
+// counts from when something arrived last.
 func (c *serverConn) limitLocked() error {
 	if !c.established {
 		return nil
@@ -222,8 +220,8 @@ func (c *serverConn) fail(err error) error {
 	return err
 }
 
-// handshake reads the server's answer to the handshake, shows the identities, sets
-// the TreeWatch, and returns the answer, with the events behind it.
+// handshake reads the server's answer to the handshake, shows the identities, sets the TreeWatch,
+// and returns the answer, with the events behind it.
 //
 //	length(4) protocolVersion(4) timeOut(4, ms) sessionId(8) passwd(4+16) ...
 func (c *serverConn) handshake() ([]byte, error) {
@@ -252,8 +250,8 @@ func (c *serverConn) handshake() ([]byte, error) {
 	return append(answer, events...), c.Conn.SetDeadline(time.Time{})
 }
 
-// Numbers of the protocol: the xid and the operation of a request that shows an
-// identity, and the error of its refusal.
+// Numbers of the protocol: the xid and the operation of a request that shows an identity, and the
+// error of its refusal.
 const (
 	authXid      = -4
 	authOp       = 100
@@ -261,8 +259,8 @@ const (
 	maxHandshake = 64 << 10 // bytes of a frame during the handshake; ZooKeeper's have 41
 )
 
-// authenticate shows the identities, and waits for the server to accept them:
-// no other frame comes before that, as nothing has been asked for.
+// authenticate shows the identities, and waits for the server to accept them: no other frame comes
+// before that, as nothing has been asked for.
 func (c *serverConn) authenticate() error {
 	for _, a := range c.d.auth {
 		if a.Scheme == SASL {
@@ -325,8 +323,8 @@ func readFrame(r io.Reader) ([]byte, error) {
 	return frame, err
 }
 
-// SASL is the scheme of an Auth that logs in with SASL, mechanism DIGEST-MD5,
-// instead of showing its secret. The secret is "user:password".
+// SASL is the scheme of an Auth that logs in with SASL, mechanism DIGEST-MD5, instead of showing
+// its secret. The secret is "user:password".
 const SASL = "sasl"
 
 // The names that ZooKeeper's servers and clients have built in.
@@ -338,8 +336,8 @@ const (
 	saslRequired = -124
 )
 
-// login logs in with SASL: it asks for a challenge, answers it, and checks that the
-// server knows the password, too.
+// login logs in with SASL: it asks for a challenge, answers it, and checks that the server knows
+// the password, too.
 func (c *serverConn) login(a Auth) error {
 	user, password, ok := strings.Cut(string(a.Secret), ":")
 	if !ok {
@@ -404,8 +402,8 @@ func (c *serverConn) refuse(a Auth, why error) error {
 	return c.end(err)
 }
 
-// saslResponse is the answer to a challenge, and what the server answers to it if
-// it knows the password (RFC 2831).
+// saslResponse is the answer to a challenge, and the server's answer to that if it knows the
+// password (RFC 2831).
 func saslResponse(challenge, user, password, cnonce string) (response, proof string, err error) {
 	_, nonce, ok := strings.Cut(challenge, `nonce="`)
 	nonce, _, closed := strings.Cut(nonce, `"`)
@@ -426,8 +424,8 @@ func saslResponse(challenge, user, password, cnonce string) (response, proof str
 	return response, "rspauth=" + digest(":"+saslURI), nil
 }
 
-// saslEncode is a text in ISO 8859-1 if that has all of its characters, else in
-// UTF-8: as the RFC has it hashed.
+// saslEncode is a text in ISO 8859-1 if that has all of its characters, else in UTF-8: as the RFC
+// has it hashed.
 func saslEncode(text string) string {
 	b := make([]byte, 0, len(text))
 	for _, r := range text {
@@ -439,21 +437,20 @@ func saslEncode(text string) string {
 	return string(b)
 }
 
-// TreeWatch is a watch on a node and all nodes below it that stands as long as the
-// Session: ZooKeeper's persistent recursive watch, which servers have as of 3.6. No
-// creation, change or deletion is missed while the connection lives, however quickly
-// one follows another. (ZooKeeper 3.8.0 was seen to lose a creation within some
-// milliseconds of a reconnect, but not the deletion; see TestLiveTreeWatch.)
+// TreeWatch is a watch on a node and all nodes below it that stands as long as the Session:
+// ZooKeeper's persistent recursive watch, which servers have as of 3.6. No creation, change or
+// deletion is missed while the connection lives, however quickly one follows another. (ZooKeeper
+// 3.8.0 was seen to lose a creation within some milliseconds of a reconnect, but not the deletion;
+// see TestLiveTreeWatch.)
 type TreeWatch struct {
 	// Path is the node at the top. It need not exist.
 	Path string
 
-	// Notify gets the events, one after the other. It must not block, nor call the
-	// Session: the connection waits for it. Besides the events of nodes there are
-	// those of the session (Type zk.EventSession): with State zk.StateHasSession a
-	// connection begins, and what happened before it may have been missed. If the
-	// server has no such watches, there is one event of Type zk.EventNotWatching
-	// with its error for each connection.
+	// Notify gets the events, one after the other. It must not block, nor call the Session: the
+	// connection waits for it. Besides the events of nodes there are the session's (Type
+	// zk.EventSession): with State zk.StateHasSession a connection begins, and events before it may
+	// have been missed. If the server has no such watches, there is one event of Type
+	// zk.EventNotWatching with its error for each connection.
 	Notify func(zk.Event)
 }
 
@@ -464,8 +461,8 @@ const (
 	watchesRecursive = 1
 )
 
-// watchTree sets the TreeWatch, if there is one. It returns the events that have
-// arrived before the reply.
+// watchTree sets the TreeWatch, if there is one. It returns the events that have arrived before the
+// reply.
 func (c *serverConn) watchTree() (events []byte, err error) {
 	w := c.d.tree
 	if w == nil {

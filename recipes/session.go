@@ -61,36 +61,29 @@ func (s *Session) Close() { s.link.close() }
 //
 // A Session that was made by NewSession knows nothing of addresses; there Reach waits for ctx.
 func (s *Session) Reach(ctx context.Context) error {
-	k := s.link
 	for {
 		var failed error
 		var attempt <-chan struct{}
 		if s.hosts != nil {
 			attempt, failed = s.hosts.unreachable()
 		}
-		k.mu.Lock()
-		k.observeLocked()
-		connected, ended, changed := k.connected, k.ended, k.changed
-		k.mu.Unlock()
+		l, changed, err := s.link.answered()
 		switch {
-		case ended:
-			return k.closed()
-		case connected:
-			return nil
+		case l != nil, err != nil:
+			return err
 		case failed != nil:
 			return failed
 		}
 		select {
 		case <-attempt:
 		case <-changed:
-		case <-k.quit:
 		case <-ctx.Done():
 			return fmt.Errorf("recipes: reach the cluster: %w", ctx.Err())
 		}
 	}
 }
 
-// aclOr is acl, or the default for a nil ACL: that of Config.
+// aclOr is acl, or the default for a nil ACL: Config.ACL.
 func (s *Session) aclOr(acl []zk.ACL) []zk.ACL {
 	switch {
 	case acl != nil:
@@ -104,7 +97,7 @@ func (s *Session) aclOr(acl []zk.ACL) []zk.ACL {
 // Conn is the part of a ZooKeeper client that this package needs. *zk.Conn satisfies it.
 //
 // The methods block while the client has no connection, and may be carried out in a later session
-// than the one in which they were called, as those of *zk.Conn do and are. SessionID and State must
+// than the one in which they were called, like the methods of *zk.Conn. SessionID and State must
 // not block: they are called with a mutex held. After Close every call returns soon, with an error.
 type Conn interface {
 	Create(path string, data []byte, flags int32, acl []zk.ACL) (string, error)
@@ -117,9 +110,9 @@ type Conn interface {
 	GetW(path string) ([]byte, *zk.Stat, <-chan zk.Event, error)
 	Children(path string) ([]string, *zk.Stat, error)
 	ChildrenW(path string) ([]string, *zk.Stat, <-chan zk.Event, error)
-	// Multi does all of ops (*zk.CreateRequest, *zk.SetDataRequest,
-	// *zk.DeleteRequest, *zk.CheckVersionRequest) or, with an error, none. Without ops
-	// it is a write that changes nothing.
+	// Multi does all of ops (*zk.CreateRequest, *zk.SetDataRequest, *zk.DeleteRequest,
+	// *zk.CheckVersionRequest) or, with an error, none. Without ops it is a write that changes
+	// nothing.
 	Multi(ops ...any) ([]zk.MultiResponse, error)
 	// Sync returns the path of the answer, which may be another one; see confirm.
 	Sync(path string) (string, error)

@@ -54,8 +54,7 @@ type watchKey struct {
 
 func newWatches(k *link) *watches { return &watches{link: k, standing: make(map[watchKey]*watch)} }
 
-// exists looks whether a node exists. Its watch also fires when the data
-// changes.
+// exists looks whether a node exists. Its watch also fires when the data changes.
 func (ws *watches) exists(path string) (view, error) {
 	return ws.look(watchKey{path, 'e'}, func() (v view, err error) {
 		v.exists, v.stat, err = ws.link.conn.Exists(path)

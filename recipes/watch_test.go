@@ -215,7 +215,7 @@ func TestLostWatch(t *testing.T) {
 	}
 }
 
-// TestElectionAboveLock: a lock's path below that of an election does not lead.
+// TestElectionAboveLock: a lock's path below an election's does not lead.
 func TestElectionAboveLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newFakeCluster()

@@ -33,6 +33,8 @@ type clientPort struct {
 	maxFiles, maxSilent int
 	counters            counters
 
+	flushers flushers
+
 	wg sync.WaitGroup
 
 	mu     sync.Mutex

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -320,6 +321,34 @@ func TestSlowClient(t *testing.T) {
 		}
 		if !bytes.Contains(got, data[:10000]) {
 			t.Error("what came is not what was stored")
+		}
+	})
+}
+
+// TestSlowClientsHoldUpNobody: clients that take none of their replies to writes, more of them than
+// goroutines that connections share, keep no event from another client.
+func TestSlowClientsHoldUpNobody(t *testing.T) {
+	inBubble(t, simnet.Config{BufferBytes: 1 << 10}, nil, func(t *testing.T, s *Server, h *simnet.Host) {
+		other := dialSim(t, h)
+		other.connect(30 * time.Second)
+		other.call(wire.OpCreate, create("/a", nil, wire.ModePersistent))
+		for range runtime.GOMAXPROCS(0) + 20 {
+			deaf := dialSim(t, h)
+			deaf.connect(30 * time.Second)
+			deaf.call(wire.OpGetData, &wire.PathWatchRequest{Path: "/a", Watch: true})
+			for range 30 {
+				deaf.put(deaf.request(wire.OpSetData, wire.SetDataRequest{Path: "/", Version: -1})...)
+			}
+		}
+		time.Sleep(time.Second) // virtual: their buffers are full
+		other.call(wire.OpGetData, &wire.PathWatchRequest{Path: "/a", Watch: true})
+		began := time.Now()
+		other.put(other.request(wire.OpSetData, wire.SetDataRequest{Path: "/a", Version: -1})...)
+		if e, _ := other.reply(); e.Xid != wire.XidNotification || time.Since(began) > 100*time.Millisecond {
+			t.Errorf("after %v: %+v, want an event", time.Since(began), e)
+		}
+		if r, _ := other.reply(); r.Xid != other.xid {
+			t.Errorf("%+v, want the reply", r)
 		}
 	})
 }

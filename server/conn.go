@@ -64,9 +64,12 @@ func (c *conn) WriteUntil(b []byte, until time.Time) (int, error) {
 	return n, err
 }
 
-// Wake implements session.Conn: it starts a goroutine that sends the pending output of the session.
-func (c *conn) Wake() {
-	c.port.wg.Go(func() { _ = c.flush(true) })
+// Wake implements session.Conn.
+func (c *conn) Wake() { c.port.flushers.add(c) }
+
+// Delegate implements session.Conn.
+func (c *conn) Delegate() {
+	c.port.wg.Go(func() { _ = c.flush(session.FlushAlone) })
 }
 
 // Abort implements session.Conn. It closes the connection in a goroutine of its own, because Close
@@ -77,8 +80,8 @@ func (c *conn) Abort() {
 
 // flush sends the pending output of the session; see Session.Flush. With an error the connection is
 // closed.
-func (c *conn) flush(wait bool) error {
-	switch err := c.session.Load().Flush(wait); err {
+func (c *conn) flush(by session.Flusher) error {
+	switch err := c.session.Load().Flush(by); err {
 	case nil:
 		return nil
 	case io.EOF:
@@ -222,7 +225,7 @@ func (p *clientPort) handshake(ctx context.Context, c *conn) *session.Session {
 	if sess != nil {
 		c.session.Store(sess)
 		sess.Open(c, answer)
-		_ = c.flush(false) // the next read has the same error
+		_ = c.flush(session.FlushReader) // the next read has the same error
 		return sess
 	}
 	c.parting.Store(true)
@@ -275,7 +278,7 @@ func (p *clientPort) readLoop(c *conn, sess *session.Session) error {
 	defer sess.Arrived()
 	for rested := false; ; {
 		if !c.frameBuffered() {
-			if err := c.flush(false); err != nil || rested {
+			if err := c.flush(session.FlushReader); err != nil || rested {
 				return err
 			}
 			began := time.Now()
@@ -292,7 +295,7 @@ func (p *clientPort) readLoop(c *conn, sess *session.Session) error {
 			return err
 		}
 		if err = sess.Submit(frame); err != nil {
-			_ = c.flush(false) // the answers to earlier requests
+			_ = c.flush(session.FlushReader) // the answers to earlier requests
 			return err
 		}
 		sess.Arrived()
@@ -329,7 +332,7 @@ func (p *clientPort) refuseLarge(c *conn, sess *session.Session, e *wire.FrameLe
 	if err := sess.RefuseLarge(frame); err != nil {
 		return err
 	}
-	if err := c.flush(false); err != nil {
+	if err := c.flush(session.FlushReader); err != nil {
 		return err
 	}
 	if _, err := io.CopyN(io.Discard, c.r, int64(e.Length-head)); err != nil {

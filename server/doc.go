@@ -38,10 +38,10 @@
 // clientPort owns one goroutine that accepts client connections, and one for each connection, the
 // reader. It reads frames from the socket, submits them to the session (and blocks there when the
 // session has too much to do), and flushes the replies that are made at once
-// (session.Session.Flush). A second goroutine of the connection, which lives while there is
-// something to send, sends all other output. A client that does not read blocks its own goroutines
-// only. HTTP requests run in goroutines of net/http, which door.Port.Stop waits for. Close and
-// Shutdown wait for all of them, and for the goroutines of session and quorum.
+// (session.Session.Flush). The flushers, at most as many as there are processors, send all other
+// output, and leave a slow client to a goroutine of its connection. A client that does not read
+// blocks its own goroutines only. HTTP requests run in goroutines of net/http, which door.Port.Stop
+// waits for. Close and Shutdown wait for all of them, and for the goroutines of session and quorum.
 //
 // # The end
 //

@@ -165,13 +165,13 @@ Prometheus then needs ` + "`authorization: {type: digest, credentials: \"viewer:
 of ` + "`admin.viewerDigest`" + `. [grafana.json](grafana.json) is a dashboard, and
 [alerts.yml](alerts.yml) has rules for Prometheus.
 
-What ZooKeeper has too has its name and its type, so that dashboards and rules for ZooKeeper work.
+Metrics that ZooKeeper has too have its names and types: dashboards and rules for ZooKeeper work.
 ` + "`mntr`" + ` puts ` + "`zk_`" + ` in front of all names; in Prometheus lockkeeper's own begin with ` + "`lockkeeper_`" + `.
 A summary has ` + "`_count`, `_sum`" + ` and quantiles in Prometheus. In ` + "`mntr`" + ` it has ` + "`zk_avg_`, `zk_min_`,\n`zk_max_`, `zk_cnt_`, `zk_sum_`" + `, and most have ` + "`zk_p50_`, `zk_p95_`, `zk_p99_`, `zk_p999_`" + `.
 Quantiles are of the last five to ten minutes, if they are read that often; all else is
 since the start, or since the four-letter word ` + "`srst`" + `.
 
-A metric is there while the member has what it measures: some are a leader's, some need TLS, the
+A metric is there while the member has its subject: some are a leader's, some need TLS, the
 audit log or a cluster. The port has ` + "`process_*` and `go_*`" + ` as well, unless
 ` + "`metricsProvider.exportJvmInfo=false`" + `.
 
@@ -199,7 +199,7 @@ func metricsPage(t *testing.T, all metrics.List) []byte {
 			}
 		}
 	}
-	b.WriteString("\n## Alerts\n\nWhat to do for each rule of [alerts.yml](alerts.yml). Those of ZooKeeper have its names.\n\n")
+	b.WriteString("\n## Alerts\n\nThe remedy for each rule of [alerts.yml](alerts.yml). ZooKeeper's rules have its names.\n\n")
 	for _, a := range alertRules(t) {
 		b.WriteString(wrapped(fmt.Sprintf("- **%s**: %s", a.name, a.todo)))
 	}

@@ -15,10 +15,10 @@ import (
 
 // slowConn is a connection with a client that takes bytes as the test says.
 type slowConn struct {
-	room  int    // bytes that the client takes before it is waited for
-	begin func() // called before each write; may be nil
-	got   []byte
-	wakes atomic.Int32
+	room             int    // bytes that the client takes before it is waited for
+	begin            func() // called before each write; may be nil
+	got              []byte
+	wakes, delegated atomic.Int32
 }
 
 func (c *slowConn) WriteUntil(b []byte, until time.Time) (int, error) {
@@ -37,14 +37,15 @@ func (c *slowConn) WriteUntil(b []byte, until time.Time) (int, error) {
 	return n, os.ErrDeadlineExceeded
 }
 
-func (c *slowConn) Wake()  { c.wakes.Add(1) }
-func (c *slowConn) Abort() {}
+func (c *slowConn) Wake()     { c.wakes.Add(1) }
+func (c *slowConn) Delegate() { c.delegated.Add(1) }
+func (c *slowConn) Abort()    {}
 
 // openSlow opens a session of 9 s on a slowConn, which has room for the answer to the handshake
 // only. ask submits a read.
-func openSlow(t *testing.T) (s *Session, r *replica, c *slowConn, ask func()) {
+func openSlow(t *testing.T) (m *Manager, s *Session, r *replica, c *slowConn, ask func()) {
 	t.Helper()
-	m, r := newMember(t, Config{})
+	m, r = newMember(t, Config{})
 	s, resp, err := m.Connect(t.Context(), &wire.ConnectRequest{TimeoutMs: 9000}, netip.MustParseAddr("127.0.0.1"))
 	if err != nil {
 		t.Fatal(err)
@@ -52,12 +53,12 @@ func openSlow(t *testing.T) (s *Session, r *replica, c *slowConn, ask func()) {
 	answer := wire.AppendFrame(nil, resp)
 	c = &slowConn{room: len(answer)}
 	s.Open(c, answer)
-	if err := s.Flush(false); err != nil || !bytes.Equal(c.got, answer) {
+	if err := s.Flush(FlushReader); err != nil || !bytes.Equal(c.got, answer) {
 		t.Fatalf("the answer to the handshake was not sent: %x, %v", c.got, err)
 	}
 	c.got = nil
 	t.Cleanup(s.Detach)
-	return s, r, c, func() {
+	return m, s, r, c, func() {
 		t.Helper()
 		if err := s.Submit(wire.AppendRequest(nil, 1, wire.OpGetData, readRoot)[4:]); err != nil {
 			t.Fatal(err)
@@ -71,7 +72,7 @@ const replyBytes = 4 + 16 + 4 + 68
 // One at a time sends, and it sends the output that comes up meanwhile.
 func TestOneSendsAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, _, c, ask := openSlow(t)
+		_, s, _, c, ask := openSlow(t)
 		c.room = 1 << 20
 		nested := 0
 		c.begin = func() {
@@ -80,12 +81,12 @@ func TestOneSendsAtATime(t *testing.T) {
 			}
 			ask()
 			before := len(c.got)
-			if err := s.Flush(false); err != nil || len(c.got) != before {
+			if err := s.Flush(FlushReader); err != nil || len(c.got) != before {
 				t.Errorf("two send at a time: %v", err)
 			}
 		}
 		ask()
-		if err := s.Flush(false); err != nil || len(c.got) != 2*replyBytes || nested != 2 {
+		if err := s.Flush(FlushReader); err != nil || len(c.got) != 2*replyBytes || nested != 2 {
 			t.Errorf("%d bytes in %d writes, %v", len(c.got), nested, err)
 		}
 		if c.wakes.Load() != 0 {
@@ -94,17 +95,17 @@ func TestOneSendsAtATime(t *testing.T) {
 	})
 }
 
-// A reader waits for a client that takes nothing for flushPatience only, and leaves the rest to
+// A reader waits for a client that takes nothing for readerPatience only, and leaves the rest to
 // another goroutine. That one gives up when the client has taken nothing for the timeout of its
 // session.
 func TestFlushLeavesSlowClientsToAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, _, c, ask := openSlow(t)
+		_, s, _, c, ask := openSlow(t)
 		ask()
 		c.room = 10
 		began := time.Now()
-		if err := s.Flush(false); err != nil || time.Since(began) != flushPatience || c.wakes.Load() != 1 {
-			t.Fatalf("after %v, with %d goroutines wanted: %v", time.Since(began), c.wakes.Load(), err)
+		if err := s.Flush(FlushReader); err != nil || time.Since(began) != readerPatience || c.delegated.Load() != 1 {
+			t.Fatalf("after %v, delegated %d times: %v", time.Since(began), c.delegated.Load(), err)
 		}
 		c.room = 10
 		ended := make(chan struct{})
@@ -120,13 +121,49 @@ func TestFlushLeavesSlowClientsToAnother(t *testing.T) {
 			}
 		}()
 		began = time.Now()
-		err := s.Flush(true)
+		err := s.Flush(FlushAlone)
 		if waited := time.Since(began); !errors.Is(err, os.ErrDeadlineExceeded) || waited < 9*time.Second || waited > 13*time.Second {
 			t.Errorf("given up after %v: %v", waited, err)
 		}
 		if len(c.got) != 20 {
 			t.Errorf("%d bytes were written", len(c.got))
 		}
+	})
+}
+
+// TestSharedFlushIsShort: a goroutine that connections share leaves a client that takes nothing to
+// another one after sharedPatience, and so it does with a client that takes much output, and with
+// an answer that is still to be encoded.
+func TestSharedFlushIsShort(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, s, _, c, ask := openSlow(t)
+		flush := func(what string, want time.Duration) {
+			t.Helper()
+			before, began := c.delegated.Load(), time.Now()
+			if err := s.Flush(FlushShared); err != nil || time.Since(began) != want || c.delegated.Load() != before+1 {
+				t.Errorf("%s: after %v, delegated %d times: %v", what, time.Since(began), c.delegated.Load()-before, err)
+			}
+			if err := s.Flush(FlushAlone); err != nil {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		ask()
+		c.begin = func() { c.begin, c.room = nil, 0 }
+		time.AfterFunc(2*sharedPatience, func() { c.room = 1 << 30 })
+		flush("it takes nothing", sharedPatience)
+
+		for range 3 * outputCollectBytes / replyBytes {
+			ask()
+		}
+		c.room, c.begin = 1<<30, func() { time.Sleep(sharedPatience) }
+		flush("it takes a piece in a millisecond", sharedPatience)
+
+		c.begin = nil
+		mustConnect(t, m, 10*time.Second).send(wire.OpSetData,
+			wire.SetDataRequest{Path: "/", Data: make([]byte, 2*outputCollectBytes), Version: -1})
+		synctest.Wait()
+		ask()
+		flush("a long answer", 0)
 	})
 }
 
@@ -171,7 +208,7 @@ func TestFailedWriteEndsSubmit(t *testing.T) {
 func TestWritesEndWithTheLease(t *testing.T) {
 	for _, stopped := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			s, r, c, ask := openSlow(t)
+			_, s, r, c, ask := openSlow(t)
 			r.setCut(true)
 			ask()
 			if stopped {
@@ -179,7 +216,7 @@ func TestWritesEndWithTheLease(t *testing.T) {
 				c.begin = func() { time.Sleep(4 * time.Second) }
 			}
 			began := time.Now()
-			if err := s.Flush(true); err != nil || len(c.got) != 0 {
+			if err := s.Flush(FlushAlone); err != nil || len(c.got) != 0 {
 				t.Fatalf("%d bytes were written, %v", len(c.got), err)
 			}
 			if waited := time.Since(began); waited > 4*time.Second {
@@ -187,7 +224,7 @@ func TestWritesEndWithTheLease(t *testing.T) {
 			}
 			wakes := c.wakes.Load()
 			c.begin, c.room = nil, 1<<20
-			if err := s.Flush(true); err != nil || len(c.got) != 0 {
+			if err := s.Flush(FlushAlone); err != nil || len(c.got) != 0 {
 				t.Errorf("%d bytes were written without a lease, %v", len(c.got), err)
 			}
 			r.setCut(false)
@@ -195,7 +232,7 @@ func TestWritesEndWithTheLease(t *testing.T) {
 			if c.wakes.Load() != wakes+1 {
 				t.Errorf("%d goroutines were wanted when the lease was confirmed", c.wakes.Load()-wakes)
 			}
-			if err := s.Flush(true); err != nil || len(c.got) != replyBytes {
+			if err := s.Flush(FlushAlone); err != nil || len(c.got) != replyBytes {
 				t.Errorf("%d bytes were written, %v", len(c.got), err)
 			}
 		})

@@ -256,15 +256,18 @@ func (c *client) Wake() {
 		c.mu.Lock()
 		c.writers++
 		c.mu.Unlock()
-		c.flushed(c.s.Flush(true))
+		c.flushed(c.s.Flush(FlushAlone))
 	})
 }
+
+// Delegate implements Conn.
+func (c *client) Delegate() { c.Wake() }
 
 // Abort implements Conn.
 func (c *client) Abort() { c.end(errEnded) }
 
 // flush is the call of Submit's caller before it waits for the client.
-func (c *client) flush() { c.flushed(c.s.Flush(false)) }
+func (c *client) flush() { c.flushed(c.s.Flush(FlushReader)) }
 
 func (c *client) flushed(err error) {
 	if err != nil {

@@ -33,7 +33,7 @@ func connectSilent(t *testing.T, m *Manager) *silent {
 	}
 	c := &silent{s: s, done: make(chan struct{})}
 	s.Open(c, []byte("answer"))
-	if err := s.Flush(false); err != nil {
+	if err := s.Flush(FlushReader); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Detach(); c.writing.Wait() })
@@ -51,7 +51,10 @@ func (c *silent) WriteUntil(b []byte, _ time.Time) (int, error) {
 }
 
 // Wake implements Conn.
-func (c *silent) Wake() { c.writing.Go(func() { _ = c.s.Flush(true) }) }
+func (c *silent) Wake() { c.writing.Go(func() { _ = c.s.Flush(FlushAlone) }) }
+
+// Delegate implements Conn.
+func (c *silent) Delegate() { c.Wake() }
 
 // Abort implements Conn.
 func (c *silent) Abort() {}

@@ -58,11 +58,14 @@ func (o *operator) WriteUntil(b []byte, _ time.Time) (int, error) {
 // Wake implements Conn.
 func (o *operator) Wake() {
 	o.writers.Go(func() {
-		if o.s.Flush(true) != nil {
+		if o.s.Flush(FlushAlone) != nil {
 			o.Abort()
 		}
 	})
 }
+
+// Delegate implements Conn.
+func (o *operator) Delegate() { o.Wake() }
 
 // Abort implements Conn.
 func (o *operator) Abort() { o.once.Do(func() { close(o.closed) }) }

@@ -35,12 +35,12 @@ type output struct {
 	conn     Conn // nil until the connection is ready to be written to
 	queue    outputQueue
 	since    time.Time // when the client last received something, or output began to wait
-	woken    bool      // Conn.Wake was called, and the goroutine has not begun to send
+	woken    bool      // Conn.Wake or Delegate was called, and the goroutine has not begun to send
 	finished bool      // nothing more will come; close when all is sent
 	farewell bool      // the last reply is to closeSession: sending it needs no lease
 	aborted  bool      // the unsent output has been dropped
-	// over: Flush has returned an error, or the server has closed the connection. Nothing is sent
-	// any more.
+	// over: Flush has returned an error, or the server has closed the connection. Nothing is
+	// sent any more.
 	over bool
 }
 
@@ -399,22 +399,25 @@ func (o *output) detach() {
 	}
 }
 
-// Conn is the connection of a session. Package server implements it. The session calls Wake and
-// Abort while it holds locks, so neither may block, nor call the session.
+// Conn is the connection of a session. Package server implements it. The session calls Wake,
+// Delegate and Abort while it holds locks, so none of them may block, nor call the session.
 type Conn interface {
 	// WriteUntil writes b, and returns how much of it was written. It fails with
 	// os.ErrDeadlineExceeded at the given time, at once if that has passed.
 	WriteUntil(b []byte, until time.Time) (int, error)
-	// Wake has another goroutine call Session.Flush(true).
+	// Wake has a goroutine that connections share call Session.Flush(FlushShared).
 	Wake()
+	// Delegate has a goroutine of this connection call Session.Flush(FlushAlone).
+	Delegate()
 	// Abort closes the connection. A WriteUntil that waits for the client fails.
 	Abort()
 }
 
 const (
-	// flushPatience is how long Flush waits for the client on behalf of the goroutine that reads
-	// from it.
-	flushPatience = 10 * time.Millisecond
+	// readerPatience and sharedPatience are how long the goroutine that reads from a client,
+	// and one that connections share, send to the client before they leave the rest to another.
+	readerPatience = 10 * time.Millisecond
+	sharedPatience = time.Millisecond
 	// outputCollectBytes bounds the output that Submit's goroutine collects before another
 	// goroutine is started to send it.
 	outputCollectBytes = 64 << 10
@@ -447,10 +450,19 @@ func (o *output) dueLocked() bool {
 	return o.finished
 }
 
-// wakeLocked starts a goroutine that sends, unless one sends or has been started.
+// mustWakeLocked reports whether there is something to send, and no goroutine that sends or has
+// been woken. Its caller wakes one if so.
+func (o *output) mustWakeLocked() bool {
+	if o.queue.busy || o.woken || o.conn == nil || !o.dueLocked() {
+		return false
+	}
+	o.woken = true
+	return true
+}
+
+// wakeLocked has a goroutine send, unless one sends or has been woken.
 func (o *output) wakeLocked() {
-	if !o.queue.busy && !o.woken && o.conn != nil && o.dueLocked() {
-		o.woken = true
+	if o.mustWakeLocked() {
 		o.conn.Wake()
 	}
 }
@@ -463,15 +475,22 @@ func (o *output) wake() {
 	o.wakeLocked()
 }
 
-func (o *output) flush(wait bool) error {
-	if !o.begin(wait) {
+func (o *output) flush(by Flusher) error {
+	if !o.begin(by) {
 		return nil
 	}
-	patience := time.Now().Add(flushPatience)
-	for n := 0; ; {
+	patience := time.Now().Add(readerPatience)
+	if by == FlushShared {
+		patience = time.Now().Add(sharedPatience)
+	}
+	for n, wrote := 0, false; ; {
 		p, until, err := o.next(n)
 		if n = 0; p == nil {
 			return err
+		}
+		if by == FlushShared && (p.bytes == nil || wrote && !time.Now().Before(patience)) {
+			o.delegate()
+			return nil
 		}
 		if p.bytes == nil {
 			if o.encode(p); len(p.bytes) == 0 {
@@ -479,10 +498,11 @@ func (o *output) flush(wait bool) error {
 			}
 			continue // encoding takes time, and the lease is checked immediately before a write
 		}
-		if !wait && patience.Before(until) {
+		if by != FlushAlone && patience.Before(until) {
 			until = patience
 		}
 		n, err = o.conn.WriteUntil(p.bytes[p.done:min(len(p.bytes), p.done+writeChunkBytes)], until)
+		wrote = true
 		switch {
 		case err == nil:
 		case !errors.Is(err, os.ErrDeadlineExceeded):
@@ -490,7 +510,7 @@ func (o *output) flush(wait bool) error {
 		case n > 0: // the client is slow, but it receives
 		case o.stalled():
 			return o.end(err)
-		case !wait && !time.Now().Before(patience):
+		case by != FlushAlone && !time.Now().Before(patience):
 			o.delegate()
 			return nil
 		}
@@ -524,10 +544,10 @@ func (o *output) skip() {
 
 // begin makes its caller the goroutine that sends. It returns false if there is nothing to do or if
 // another goroutine sends.
-func (o *output) begin(woken bool) bool {
+func (o *output) begin(by Flusher) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if woken {
+	if by != FlushReader {
 		o.woken = false
 	}
 	if o.queue.busy || !o.dueLocked() {
@@ -583,7 +603,9 @@ func (o *output) delegate() {
 	if o.queue.busy = false; o.aborted {
 		o.queue.remove(0)
 	}
-	o.wakeLocked()
+	if o.mustWakeLocked() {
+		o.conn.Delegate()
+	}
 }
 
 // end is called by the goroutine that sends: nothing will be sent after it.

@@ -552,24 +552,34 @@ func (s *Session) Identify(id znode.Identity) bool {
 }
 
 // Open gives the session the connection on which its output is sent, the answer to the handshake
-// first. Its caller calls Flush next. Two goroutines send, one at a time:
-//
-//   - The one that calls Submit sends the replies that Submit made at once. It calls Flush(false)
-//     before it waits for the client, so all of them are one write.
-//   - For replies to writes, for events, and for output that the client or the lease has held up,
-//     the session calls Conn.Wake, and the goroutine that this starts calls Flush(true). It ends
-//     when nothing is left that may be sent.
+// first. Its caller calls Flush next. Three goroutines send, one at a time; see Flusher.
 func (s *Session) Open(c Conn, answer []byte) { s.out.open(c, answer) }
 
+// Flusher is the goroutine that calls Flush.
+type Flusher int
+
+const (
+	// FlushReader is the goroutine that calls Submit. It sends the replies that Submit made at once
+	// before it waits for the client, so all of them are one write. After 10 ms it leaves the rest
+	// to FlushAlone.
+	FlushReader Flusher = iota
+	// FlushShared is a goroutine that many connections share. Conn.Wake has it send replies to
+	// writes, events, and output that the lease has held up. It leaves long answers, and after a
+	// millisecond the rest, to FlushAlone.
+	FlushShared
+	// FlushAlone is a goroutine that Conn.Delegate starts. It waits for the client, and ends when
+	// nothing is left that may be sent.
+	FlushAlone
+)
+
 // Flush sends the output that may be sent now; if another call of Flush is sending, that call sends
-// it. With wait it waits until the client has received it; without, it leaves the rest after 10 ms
-// to a goroutine that Conn.Wake starts.
+// it.
 //
 // Errors: io.EOF says that everything has been sent and nothing more will come, so that the
 // connection can be closed in order; any other error, that it has to be closed at once. The session
 // is detached then, so that a Submit that waits returns, and the connection's memory is free.
-func (s *Session) Flush(wait bool) error {
-	err := s.out.flush(wait)
+func (s *Session) Flush(by Flusher) error {
+	err := s.out.flush(by)
 	if err != nil && err != io.EOF {
 		s.Detach()
 	}

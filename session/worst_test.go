@@ -76,14 +76,15 @@ func (w *worstMember) connect() *Session {
 type sink struct{ s *Session }
 
 func (k sink) WriteUntil(b []byte, _ time.Time) (int, error) { return len(b), nil }
-func (k sink) Wake()                                         { go k.s.Flush(true) }
+func (k sink) Wake()                                         { go k.s.Flush(FlushAlone) }
+func (k sink) Delegate()                                     { k.Wake() }
 func (k sink) Abort()                                        {}
 
 func (w *worstMember) send(op wire.Op, body wire.Record) {
 	if err := w.s.Submit(wire.AppendRequest(nil, 1, op, body)[4:]); err != nil {
 		w.b.Fatal(err)
 	}
-	_ = w.s.Flush(false)
+	_ = w.s.Flush(FlushReader)
 }
 
 // fill makes a node at path with n children.

@@ -344,7 +344,7 @@ const manifestHead = `# Three members in Kubernetes: kubectl apply -f deploy/kub
 # lockkeeper-1.lockkeeper:2181,lockkeeper-2.lockkeeper:2181.
 `
 
-// deploy/kubernetes.yaml is what the chart makes. -update writes it.
+// deploy/kubernetes.yaml is the output of the chart. -update writes it.
 func TestManifest(t *testing.T) {
 	text, _, err := render("lockkeeper", values(t, "peerSecret: {existingSecret: lockkeeper-peer}"))
 	if err != nil {
@@ -368,7 +368,7 @@ func TestManifest(t *testing.T) {
 	}
 }
 
-// pods are what the StatefulSet of the chart makes of its manifests, on hosts of their own.
+// pods are the pods of the chart's StatefulSet, on hosts of their own.
 type pods struct {
 	t        *testing.T
 	img      image
@@ -381,7 +381,7 @@ type pods struct {
 	running  []*running
 }
 
-// newPods has room for so many pods.
+// newPods returns pods with room for the given number of them.
 func newPods(t *testing.T, release string, most int) *pods {
 	t.Helper()
 	p := &pods{t: t, config: t.TempDir(), secret: t.TempDir()}
@@ -404,7 +404,7 @@ func newPods(t *testing.T, release string, most int) *pods {
 	return p
 }
 
-// apply renders the chart for so many replicas, and brings the configuration to the pods.
+// apply renders the chart for that number of replicas, and brings the configuration to the pods.
 func (p *pods) apply(release string, replicas int) {
 	p.t.Helper()
 	text, _, err := render(release, map[string]any{"replicas": replicas})

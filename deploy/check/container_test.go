@@ -342,7 +342,7 @@ func built(t *testing.T) image {
 	return img
 }
 
-// The image alone, without a file, is a server; what it has written is there after a restart.
+// The image alone, without a file, is a server; its data are there after a restart.
 func TestImage(t *testing.T) {
 	places, etcHosts := hosts(t, "alone")
 	img := built(t)

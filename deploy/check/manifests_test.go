@@ -169,9 +169,9 @@ func checkMounts(t *testing.T, compose, prometheus tree, docs string) {
 	}
 }
 
-// checkDashboard: every JSON file that Grafana finds below its path is a dashboard, whose panels
-// read the data source that is provisioned, by its uid or by a variable that Grafana itself sets to
-// a data source of that type. It fills in no __inputs for a file that is provisioned.
+// checkDashboard: every JSON file that Grafana finds below its path is a dashboard with panels that
+// read the provisioned data source, by its uid or by a variable that Grafana itself sets to a data
+// source of that type. It fills in no __inputs for a file that is provisioned.
 func checkDashboard(t *testing.T, docs string, source tree) {
 	t.Helper()
 	found := 0

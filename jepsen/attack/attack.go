@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// A Port is what an attack comes in by.
+// A Port is the port that an attack comes in by.
 type Port string
 
 const (
@@ -18,18 +18,18 @@ const (
 	Process Port = "process"
 )
 
-// An Attack is one thing that somebody without any right can send, and what is expected of the
-// member that gets it.
+// An Attack is one kind of request that somebody without any right can send, and the member's
+// expected reaction.
 type Attack struct {
 	// Name is a noun, in small letters and dashes.
 	Name string
 	Port Port
-	// Sends says in one line what the attacker sends.
+	// Sends describes in one line the attacker's requests.
 	Sends string
 	// Leader says that the member that leads is attacked; else it is one that follows.
 	Leader bool
-	// Disk says that the attack aims at what stays: afterwards all members are killed and started
-	// again from their disks.
+	// Disk says that the attack aims at lasting damage: afterwards all members are killed and
+	// started again from their disks.
 	Disk bool
 	// Stops says that the attacked member serves nobody meanwhile, and rightly.
 	Stops bool
@@ -38,17 +38,17 @@ type Attack struct {
 	Settings []string
 	// Certificate says that the client port speaks TLS, too. ZooKeeper is not attacked.
 	Certificate bool
-	// Ours says that only lockkeeper has what is attacked.
+	// Ours says that only lockkeeper has the target of the attack.
 	Ours bool
 	// May are the outcomes that the attacker may see. Any other one fails the attack.
 	May []string
-	// Least is how many outcomes the attacker has to see, and LeastBytes how many bytes it has to
-	// send, for the attack to count as played.
+	// Least is the number of outcomes that the attacker has to see, and LeastBytes the number of
+	// bytes that it has to send, for the attack to count as played.
 	Least      int
 	LeastBytes int64
 
 	// play plays the attack, in rounds, until ctx ends, and at least one round. An error says why
-	// the attack was not what it was meant to be.
+	// the attack did not have its intended form.
 	play func(ctx context.Context, p *Play) error
 }
 

@@ -58,7 +58,7 @@ func TestAttacks(t *testing.T) {
 	}
 }
 
-// What the attacker sees counts: an attack that was not played, or not answered as it should be,
+// The attacker's outcomes count: an attack that was not played, or not answered as it should be,
 // fails.
 func TestSawTooLittle(t *testing.T) {
 	a := Attack{Name: "a", May: []string{ok, closed}, Least: 3, LeastBytes: 100}

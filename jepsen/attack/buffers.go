@@ -11,10 +11,10 @@ import (
 	"lockkeeper/wire"
 )
 
-// allowed is how many connections one address may have: maxClientCnxns, as it is by default.
+// allowed is the number of connections that one address may have: the default of maxClientCnxns.
 const allowed = 60
 
-// buffers are attacks that have the member keep what it cannot send on.
+// buffers are attacks that fill the member's buffers.
 func buffers() []Attack {
 	return []Attack{
 		{
@@ -148,7 +148,7 @@ func writers(ctx context.Context, p *Play) error {
 			return err
 		}
 		for ctx.Err() == nil {
-			// A member that reads no more keeps the writer waiting, which is what it should do.
+			// A member that reads no more keeps the writer waiting, as it should.
 			set := wire.SetDataRequest{Path: path, Data: data, Version: -1}
 			if c.postWithin(time.Second, wire.OpSetData, set) != nil {
 				break
@@ -222,7 +222,7 @@ func watches(ctx context.Context, p *Play) error {
 			for n := range 60 {
 				path := fmt.Sprintf("/%d-%d-%d%s", i, round, n, long)
 				if p.asks(c, wire.OpExists, wire.PathWatchRequest{Path: path, Watch: true}) != nil {
-					return nil // what was seen tells
+					return nil // the outcomes tell
 				}
 			}
 			if round++; i > 0 {

@@ -10,7 +10,7 @@ import (
 	"lockkeeper/wire"
 )
 
-// sessionTimeoutMs is what attackers ask for: they send no pings.
+// sessionTimeoutMs is the timeout that attackers request: they send no pings.
 const sessionTimeoutMs = 30_000
 
 // A client is one connection of an attacker with a session, without a library in between. One

@@ -87,7 +87,7 @@ func watchLimit(ctx context.Context, p *Play) error {
 			case errors.Is(err, wire.CodeBadArguments):
 				refusals++
 			case endOnly(err) != nil:
-				return nil // what was seen tells
+				return nil // the outcomes tell
 			case n > 5000:
 				return &harm{fmt.Sprintf("a connection has %d watches of 10 kB", n), nil}
 			}

@@ -17,7 +17,7 @@ import (
 	"lockkeeper/wire"
 )
 
-// neighbours are attacks on what others have: their sessions, their share of a member.
+// neighbours are attacks on the sessions of others, and on their share of a member.
 func neighbours() []Attack {
 	return []Attack{
 		{
@@ -41,7 +41,7 @@ func neighbours() []Attack {
 	}
 }
 
-// logBytes is what a member may log because of some hundreds of attempts.
+// logBytes bounds the log of a member after some hundreds of attempts.
 const logBytes = 64 << 10
 
 // sessionIDs are those that the members show to everybody.
@@ -114,7 +114,7 @@ func wrongPasswords(ctx context.Context, p *Play) error {
 	return errors.Join(err, statErr)
 }
 
-// watchedEphemerals ends sessions below what many connections watch.
+// watchedEphemerals ends sessions with nodes below a node that many connections watch.
 func watchedEphemerals(ctx context.Context, p *Play) error {
 	const watchers, ephemerals = 100, 2000
 	parent := p.path("watched")

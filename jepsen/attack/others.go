@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// others are attacks on the HTTP port, and what happens to a member without anybody's request.
+// others are attacks on the HTTP port, and troubles of a member without anybody's request.
 func others() []Attack {
 	return []Attack{
 		{
@@ -37,7 +37,7 @@ func others() []Attack {
 	}
 }
 
-// fencePatience is what /fence may take, at the 99th percentile.
+// fencePatience bounds the latency of /fence, at the 99th percentile.
 const fencePatience = 500 * time.Millisecond
 
 // slowRequests holds connections with half of a header or of a body, and asks /fence from another
@@ -116,7 +116,7 @@ func (p *Play) askFence(ctx context.Context, before func()) error {
 	return nil
 }
 
-// A harm is what an attack has done to somebody whom only the attack itself has watched.
+// A harm is the harm of an attack to somebody whom only the attack itself has watched.
 type harm struct {
 	what  string
 	cause error
@@ -145,10 +145,10 @@ func (p *Play) fence() error {
 }
 
 const (
-	// lockers is how many programs come while a member is stopped, lockerSession their session
-	// timeout, and lockerPatience how long each may take: the member that hangs is found out twice
-	// (handshake and request) within a third of the session's timeout each, and starting the
-	// program and taking the lock takes its time.
+	// lockers is the number of programs that come while a member is stopped, lockerSession their
+	// session timeout, and lockerPatience how long each may take: the member that hangs is found
+	// out twice (handshake and request) within a third of the session's timeout each, and starting
+	// the program and taking the lock takes its time.
 	lockers        = 6
 	lockerSession  = 4 * time.Second
 	lockerPatience = lockerSession

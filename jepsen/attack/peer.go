@@ -11,9 +11,8 @@ import (
 	"lockkeeper/jepsen"
 )
 
-// What attackers know of the protocol between members is what anybody can read: the preface, the
-// kinds of streams, and the frames of raft's requests. When one of them changes, learnPeerPort
-// fails.
+// Attackers know the public parts of the protocol between members: the preface, the kinds of
+// streams, and the frames of raft's requests. When one of them changes, learnPeerPort fails.
 const (
 	prefaceMagic = "LKPR"
 	// An attacker tries the versions of the protocol one after the other.
@@ -56,7 +55,7 @@ func (p *Play) others() []*jepsen.Member {
 	return list
 }
 
-// preface is what a connection between members begins with.
+// preface is the beginning of a connection between members.
 func (p *Play) preface(stream byte) []byte {
 	b := append([]byte(prefaceMagic), p.version, stream, byte(p.others()[0].ID), byte(p.attacked.ID))
 	b = binary.BigEndian.AppendUint64(b, p.other)
@@ -89,9 +88,9 @@ func (p *Play) hello() (err error) {
 	return fmt.Errorf("attack: hello to %s: %w", p.attacked, err)
 }
 
-// learnPeerPort finds out, before the attack, what a preface and a request have to look like:
-// without that the attacker would be turned away for another reason than it should be. A harmless
-// request of raft, of a term that is long over, must be answered.
+// learnPeerPort finds out, before the attack, the form of a preface and a request: without that the
+// attacker would be turned away for another reason than it should be. A harmless request of raft,
+// of a term that is long over, must be answered.
 func (p *Play) learnPeerPort() (err error) {
 	if err := p.hello(); err != nil {
 		return err
@@ -150,8 +149,8 @@ func fields(values ...any) []byte {
 // name is the member as which attackers come, as raft knows it.
 func (p *Play) name() []byte { return fmt.Appendf(nil, "%d-%016x", p.others()[0].ID, p.other) }
 
-// header is what raft's requests begin with: the version of its protocol, number and address of the
-// member that asks.
+// header is the beginning of raft's requests: the version of its protocol, number and address of
+// the member that asks.
 func (p *Play) header() []byte { return fields(uint32(raftProtocol), p.name(), p.name()) }
 
 // request is a frame of a raft stream.
@@ -163,7 +162,7 @@ func (p *Play) request(kind byte, values ...any) []byte {
 // errRefused is the answer of a member that has understood a request and does not follow it.
 var errRefused = errors.New("refused")
 
-// ask sends a request of raft and returns the term in the answer, and what follows the term.
+// ask sends a request of raft and returns the term in the answer, and the rest behind the term.
 func ask(c net.Conn, frame []byte) (term uint64, rest []byte, err error) {
 	_ = c.SetDeadline(time.Now().Add(patience))
 	if _, err := c.Write(frame); err != nil {
@@ -214,8 +213,8 @@ func (p *Play) raftStream() (c net.Conn, term, last uint64, err error) {
 	return c, term, binary.BigEndian.Uint64(rest), nil
 }
 
-// reaction is what a member has made of a request that no member may follow. The answer says
-// whether it did in the byte behind the term.
+// reaction is a member's reaction to a request that no member may follow. The answer says whether
+// it did in the byte behind the term.
 func reaction(rest []byte, err error) string {
 	switch {
 	case err == nil && len(rest) > 0 && rest[0] == 0, errors.Is(err, errRefused):

@@ -13,7 +13,7 @@ import (
 	"lockkeeper/wire"
 )
 
-// taken is what no attacker on the peer port may see: the member has followed it.
+// taken is the outcome that no attacker on the peer port may see: the member has followed it.
 const taken = "taken"
 
 // peers are attacks on the port between members. Nothing that comes in there is authenticated.
@@ -254,7 +254,7 @@ func peerTerm(ctx context.Context, p *Play) error {
 				return err
 			}
 			_, _, err = ask(c, frame)
-			_ = c.Close() // what counts is the term afterwards
+			_ = c.Close() // the term afterwards counts
 			// Elections raise the term by one or a few at a time.
 			after, now, _, probe := p.raftStream()
 			if probe == nil {

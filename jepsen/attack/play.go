@@ -45,7 +45,7 @@ type Play struct {
 	tool func(args ...string) *exec.Cmd
 
 	// version, disk, of the attacked member, other, the disk of the member as which the attacker
-	// comes, and clusterID are what a preface on the peer port has to say; see learnPeerPort.
+	// comes, and clusterID are the fields of a preface on the peer port; see learnPeerPort.
 	version                byte
 	disk, other, clusterID uint64
 
@@ -82,14 +82,15 @@ func noise(rng *rand.Rand, n int) []byte {
 	return b
 }
 
-// host is an address of the attackers', the n-th of this play. No two plays share one, since what
-// one has opened may count for a moment longer. The members and the lock users are at 127.0.0.1.
+// host is an address of the attackers', the n-th of this play. No two plays share one, since the
+// connections of one may count for a moment longer. The members and the lock users are at
+// 127.0.0.1.
 func (p *Play) host(n int) string { return fmt.Sprintf("127.%d.%d.%d", 1+p.number, n/250, 1+n%250) }
 
 // path is the path of a node for this play.
 func (p *Play) path(name string) string { return fmt.Sprintf("/attack%d-%s", p.number, name) }
 
-// dial connects to a port of the attacked member from an address. What is sent is counted.
+// dial connects to a port of the attacked member from an address. It counts the sent bytes.
 func (p *Play) dial(addr, from string) (net.Conn, error) {
 	d := net.Dialer{Timeout: patience, LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
 	c, err := d.Dial("tcp", addr)
@@ -99,7 +100,7 @@ func (p *Play) dial(addr, from string) (net.Conn, error) {
 	return &countedConn{Conn: c, play: p}, nil
 }
 
-// countedConn counts what is sent.
+// countedConn counts the sent bytes.
 type countedConn struct {
 	net.Conn
 	play *Play
@@ -112,7 +113,7 @@ func (c *countedConn) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// outcome is what the answer to a request, or its absence, is called.
+// outcome is the name of an answer to a request, or of its absence.
 func outcome(err error) string {
 	var code wire.Code
 	switch {
@@ -224,7 +225,7 @@ func (p *Play) asks(c *client, op wire.Op, body wire.Record) error {
 	return err
 }
 
-// outcomes is what the attackers have seen, as text.
+// outcomes formats the attackers' outcomes.
 func outcomes(seen map[string]int) string {
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(seen)) {

@@ -162,7 +162,7 @@ func aclMultis(ctx context.Context, p *Play) error {
 	})
 }
 
-// smallRequests asks for what costs a member little, as fast as it answers.
+// smallRequests sends cheap requests, as fast as the member answers.
 func smallRequests(ctx context.Context, p *Play) error {
 	const ephemerals, inFlight = 1000, 50
 	return p.clients(10, func(i int, c *client) error {
@@ -200,8 +200,8 @@ func smallRequests(ctx context.Context, p *Play) error {
 	})
 }
 
-// identities shows 75 identities of 950 kB, and then writes once. Where the member does not take so
-// many, the write comes with as many as it takes, of the largest size that it takes, too.
+// identities shows 75 identities of 950 kB, and then writes once. Where the member takes fewer, the
+// write comes with as many as it takes, of the largest size that it takes, too.
 func identities(name string, leader bool) Attack {
 	return Attack{
 		Name: name, Port: ClientPort, Leader: leader, Disk: true,
@@ -349,18 +349,17 @@ var ops = []wire.Op{
 	wire.OpGetAllChildrenNumber, wire.OpSetWatches2, wire.OpAddWatch, wire.OpWhoAmI,
 }
 
-// worstAnswers are what a request without sense may be answered.
+// worstAnswers are the permitted answers to a request without sense.
 var worstAnswers = []string{
 	ok, closed, "MarshallingError", "Unimplemented", "BadArguments", "NoNode", "NoAuth", "InvalidACL", "AuthFailed",
 	"ReconfigDisabled", "NoWatcher", "NotEmpty", "BadVersion", "NodeExists", "NoChildrenForEphemerals",
 	"RuntimeInconsistency",
 }
 
-// contents is how many bodies worst has.
+// contents is the number of bodies of worst.
 const contents = 8
 
-// worst is a body without sense, the n-th of contents. What comes first in most bodies is a path,
-// or a count.
+// worst is a body without sense, the n-th of contents. Most bodies begin with a path, or a count.
 func worst(n int, random []byte) raw {
 	number := func(n int32) []byte { return binary.BigEndian.AppendUint32(nil, uint32(n)) }
 	text := func(s string) []byte { return append(number(int32(len(s))), s...) }

@@ -12,37 +12,38 @@ import (
 	"lockkeeper/jepsen/workload"
 )
 
-// What bystanders may feel of an attack.
+// Bounds for bystanders of an attack.
 const (
-	// userP99Ms is what the 99th percentile of the lock users' operations may be in any case.
+	// userP99Ms is the value that the 99th percentile of the lock users' operations may have in any
+	// case.
 	userP99Ms = 100
-	// memoryBytes is what a member may take at the most while it is attacked (docs/operations.md).
+	// memoryBytes bounds the memory of a member under attack (docs/operations.md).
 	memoryBytes = 1 << 30
 )
 
-// A Result is what one attack has done.
+// A Result is the result of one attack.
 type Result struct {
 	Attack string `json:"attack"`
 	Port   Port   `json:"port"`
 	Sends  string `json:"sends"`
 	// Member is who was attacked.
 	Member string `json:"member"`
-	// SentBytes is what the attacker has sent, Seen how often it saw each outcome.
+	// SentBytes counts the attacker's bytes, Seen how often it saw each outcome.
 	SentBytes int64          `json:"sentBytes"`
 	Seen      map[string]int `json:"seen"`
 	// BeforeMs and P99Ms are the 99th percentile of the lock users' operations just before and
 	// during the attack.
 	BeforeMs float64 `json:"beforeMs"`
 	P99Ms    float64 `json:"p99Ms"`
-	// PeakBytes is the most memory that a member took, AfterBytes what the largest one took when
-	// the attack was over.
+	// PeakBytes is the most memory that a member took, AfterBytes the memory of the largest one
+	// after the attack.
 	PeakBytes  int64 `json:"peakBytes"`
 	AfterBytes int64 `json:"afterBytes"`
 	// TookMs is how long the attack lasted, RestartMs how long all members took to serve again from
 	// their disks, 0 if they were not restarted.
 	TookMs    int64 `json:"tookMs"`
 	RestartMs int64 `json:"restartMs,omitempty"`
-	// Failures is what was not as it should be.
+	// Failures lists the violated criteria.
 	Failures []string `json:"failures,omitempty"`
 	slow     bool     // one of them is about BeforeMs and P99Ms
 }
@@ -90,7 +91,7 @@ type Document struct {
 	faults  []report.Fault
 }
 
-// Stood is how many attacks did no harm.
+// Stood counts the attacks without harm.
 func (d *Document) Stood() (n int) {
 	for _, r := range d.Results {
 		if r.OK() {
@@ -137,7 +138,7 @@ func Heading(w io.Writer) {
 		"most MB, after", "sent MB", "restart", "the attacker saw")
 }
 
-// Row writes one result as a row, and what failed below it.
+// Row writes one result as a row, and its failures below it.
 func (r *Result) Row(w io.Writer) {
 	restart := ""
 	if r.RestartMs > 0 {
@@ -202,7 +203,7 @@ func (r *Result) short() string {
 	if r.OK() {
 		return r.verdict()
 	}
-	// What was done to others comes before what was not done.
+	// Harm to others comes before attacks that were not played.
 	first := max(0, slices.IndexFunc(r.Failures, isHarm))
 	text, _, _ := strings.Cut(r.Failures[first], "\n")
 	if more := len(r.Failures) - 1; more > 0 {

@@ -18,11 +18,11 @@ import (
 // Settings of every cluster that is attacked.
 const (
 	members = 3
-	// descriptors is the limit of file descriptors: what a process has by default.
+	// descriptors is the limit of file descriptors: a process's default.
 	descriptors = 1024
 	tick        = 2 * time.Second
 	// tries is how often an attack is played if the users were only slow: the machine may have been
-	// busy with something else, and what is slow because of the attack is so each time.
+	// busy with something else, and an effect of the attack is there each time.
 	tries = 3
 )
 
@@ -30,13 +30,13 @@ const (
 	startPatience = 90 * time.Second
 	// afterwards is how long a cluster may take to be as before when an attack is over.
 	afterwards = 15 * time.Second
-	// freshBytes is what the members may take after an attack for the next one to find the same
+	// freshBytes bounds the members' memory after an attack for the next one to use the same
 	// cluster: most of the memory that an attack has cost is free, but not given back to the system
 	// yet.
 	freshBytes = 128 << 20
 )
 
-// Config says what to play.
+// Config selects the attacks.
 type Config struct {
 	Target  jepsen.Target
 	Attacks []Attack
@@ -57,7 +57,7 @@ type Config struct {
 
 // Run plays the attacks, one after the other, on one cluster, which is replaced by a fresh one when
 // an attack has done harm to it, has left its members large, or needs other settings. The error is
-// for what could not be done.
+// for failures of the play itself.
 func Run(ctx context.Context, cfg Config) (*Document, error) {
 	defer shareProcess()()
 	s := &stage{cfg: cfg, history: jepsen.NewHistory()}
@@ -102,7 +102,7 @@ type stage struct {
 	end     context.CancelFunc // ends the users
 }
 
-// setting is what an attack needs of its cluster, as a text that is equal for equal ones.
+// setting is the configuration that an attack needs, as a text that is equal for equal ones.
 func setting(a Attack) string { return fmt.Sprint(a.Certificate, a.Settings) }
 
 // setUp starts a cluster with its users, as an attack needs it, if there is none of that kind.
@@ -167,7 +167,7 @@ func (s *stage) takeDown() error {
 	return err
 }
 
-// playOne plays one attack and judges what it has done.
+// playOne plays one attack and judges its effect.
 func (s *stage) playOne(ctx context.Context, a Attack, long time.Duration) *Result {
 	r := &Result{Attack: a.Name, Port: a.Port, Sends: a.Sends}
 	p, err := s.prepare(ctx, a)
@@ -224,8 +224,8 @@ func (s *stage) prepare(ctx context.Context, a Attack) (*Play, error) {
 	return p, nil
 }
 
-// judgePlay says whether the attack was what it was meant to be, and whether the attacker was told
-// what it should be told.
+// judgePlay says whether the attack had its intended form, and whether the attacker got the
+// expected answers.
 func (s *stage) judgePlay(r *Result, a Attack, p *Play, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -240,7 +240,7 @@ func (s *stage) judgePlay(r *Result, a Attack, p *Play, err error) {
 	total := 0
 	for outcome, n := range p.seen {
 		total += n
-		// What ZooKeeper answers is its own affair: the attack is judged by what it does to others.
+		// ZooKeeper's answers are its own affair: the attack is judged by its effect on others.
 		if !slices.Contains(a.May, outcome) && s.cfg.Target.Name == "lockkeeper" {
 			r.fail("the attacker saw %d times: %s", n, outcome)
 		}
@@ -251,7 +251,7 @@ func (s *stage) judgePlay(r *Result, a Attack, p *Play, err error) {
 	}
 }
 
-// judgeUsers compares what the lock users saw during the attack with what they saw just before.
+// judgeUsers compares the lock users' latencies during the attack with those just before.
 func (s *stage) judgeUsers(ctx context.Context, r *Result, p *Play, a Attack, baseline, began, ended time.Time) {
 	for _, u := range s.users {
 		if err := u.awaitCaughtUp(ctx, ended); err != nil {
@@ -273,7 +273,7 @@ func (s *stage) judgeUsers(ctx context.Context, r *Result, p *Play, a Attack, ba
 	s.judgeLocks(ctx, r)
 }
 
-// judgeLocks says whose lock or session is gone.
+// judgeLocks lists the lost locks and sessions.
 func (s *stage) judgeLocks(ctx context.Context, r *Result) {
 	lost := make(chan error, len(s.users))
 	for _, u := range s.users {

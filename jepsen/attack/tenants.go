@@ -8,7 +8,7 @@ import (
 	"lockkeeper/wire"
 )
 
-// hostileTenants is how many addresses clients come from that ask for all they can get.
+// hostileTenants is the number of addresses with clients that ask for all they can get.
 const hostileTenants = 10
 
 // tenants are attacks by clients with ordinary rights, on clusters with quotas for them.

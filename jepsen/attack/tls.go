@@ -181,7 +181,7 @@ func (p *Play) whileConnecting(ctx context.Context, n int, use func(c net.Conn))
 	return errors.Join(err, <-flooded)
 }
 
-// secureP99 is what a new session over TLS may take, at the 99th percentile.
+// secureP99 bounds the time of a new session over TLS, at the 99th percentile.
 const secureP99 = time.Second
 
 // connectSecurely opens sessions over TLS, from an address of its own, until ctx ends, and 20 at

@@ -21,11 +21,11 @@ import (
 	"lockkeeper/wire"
 )
 
-// hidden is what nobody may see: an answer to a request inside of another one. Other outcomes of
-// HTTP requests are the statuses of the answers.
+// hidden is the outcome that nobody may see: an answer to a request inside of another one. Other
+// outcomes of HTTP requests are the statuses of the answers.
 const hidden = "hidden request answered"
 
-// web are attacks on the HTTP port by what is sent there.
+// web are attacks on the HTTP port by requests.
 func web() []Attack {
 	statuses := func(more ...string) []string { return append(more, closed) }
 	return []Attack{
@@ -56,7 +56,7 @@ func web() []Attack {
 	}
 }
 
-// hiddenRequest stands behind what one of two programs takes for the end of a request.
+// hiddenRequest stands behind the end of a request as one of two programs sees it.
 const hiddenRequest = "GET /live HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 
 // hiding are requests with hiddenRequest inside.
@@ -125,7 +125,7 @@ func httpForms(ctx context.Context, p *Play) error {
 	})
 }
 
-// sees is exchange, from an address of the attackers', and notes what they see.
+// sees is exchange, from an address of the attackers', and notes the outcome.
 func (p *Play) sees(addr string, from int, request string) (statuses []string, err error) {
 	statuses, err = p.exchange(addr, p.host(from), request)
 	for _, status := range statuses {
@@ -246,7 +246,7 @@ func httpGuesses(ctx context.Context, p *Play) error {
 	return errors.Join(err, loginErr, <-guessed)
 }
 
-// restores takes a snapshot, as the super user, and restores what is none.
+// restores takes a snapshot, as the super user, and restores data that are none.
 func restores(ctx context.Context, p *Play) error {
 	req, err := http.NewRequestWithContext(context.WithoutCancel(ctx), http.MethodGet, "http://"+p.attacked.HTTPAddr+"/commands/snapshot", nil)
 	if err != nil {

@@ -50,7 +50,7 @@ func startCluster(t *testing.T, members int) *jepsen.Cluster {
 }
 
 // TestWorkloads runs every workload that needs no command line against three members, and looks at
-// what is left.
+// the remaining nodes.
 func TestWorkloads(t *testing.T) {
 	cluster := startCluster(t, 3)
 	servers := strings.Split(cluster.Servers(), ",")

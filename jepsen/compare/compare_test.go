@@ -48,7 +48,7 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// TestSmoke runs the program with lockkeeper alone, and looks at what it has written.
+// TestSmoke runs the program with lockkeeper alone, and looks at its output.
 func TestSmoke(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts real processes; not with -short")
@@ -75,7 +75,7 @@ func TestSmoke(t *testing.T) {
 	}
 }
 
-// compared is what the program measures of lockkeeper in one round, and prints.
+// compared has the figures of lockkeeper that the program measures in one round, and prints.
 func compared(t *testing.T, c config) (rep report, table string) {
 	t.Helper()
 	c.systems, c.rounds, c.json, c.sources = "lockkeeper", 1, filepath.Join(t.TempDir(), "all.json"),
@@ -97,7 +97,7 @@ func compared(t *testing.T, c config) (rep report, table string) {
 	return rep, printed.String()
 }
 
-// With a delay, a write takes what two messages between members take, at the least.
+// With a delay, a write takes at least as long as two messages between members.
 func TestDelay(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts real processes; not with -short")
@@ -181,7 +181,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// What one system is asked, the others are asked, too, and every row says where it has to stand.
+// All systems get the same requests, and every row has its target.
 func TestSteps(t *testing.T) {
 	seen := map[string]bool{}
 	for _, s := range steps() {

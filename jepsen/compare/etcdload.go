@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	// leaseSeconds is that of a lock's session.
+	// leaseSeconds is the lease of a lock's session.
 	leaseSeconds = 30
-	// keysPerClient is how many keys a client writes to, as in package bench.
+	// keysPerClient is the number of keys that a client writes to, as in package bench.
 	keysPerClient = 16
 	sizeBytes     = 100
 )
 
-// etcdLoad are clients of etcd that do what those of package bench do.
+// etcdLoad are clients of etcd with the operations of package bench.
 type etcdLoad struct {
 	clients int
 	prefix  string
@@ -131,7 +131,7 @@ func (w *etcdLoad) contend(ctx context.Context, c *clientv3.Client, _ int, done 
 	return nil
 }
 
-// watchTime is what a client of etcd has to set up its watch, after its key is in the queue.
+// watchTime is the time for a client of etcd to set up its watch, after its key is in the queue.
 const watchTime = 5 * time.Millisecond
 
 // awaited returns when the other of two clients is in the queue, and has had time to set its watch;

@@ -7,8 +7,8 @@ type figure struct {
 	name, unit string
 	// more says that more is better.
 	more bool
-	// ratio is the target: at most (with more: at least) so many times what ZooKeeper and etcd
-	// have; 0 for none.
+	// ratio is the target: at most (with more: at least) that multiple of ZooKeeper's and etcd's
+	// figure; 0 for none.
 	ratio float64
 	// bound is a target in units, at most, if bounded.
 	bound   float64
@@ -49,7 +49,7 @@ func p99(r *bench.Result) float64       { return r.Latency.P99 }
 func perSecond(r *bench.Result) float64 { return r.PerSecond }
 func serverCPU(r *bench.Result) float64 { return r.ServerCPU }
 
-// perCPUSecond is how many operations the servers do in a second of CPU time.
+// perCPUSecond is the number of operations in a second of the servers' CPU time.
 func perCPUSecond(r *bench.Result) float64 {
 	if r.ServerCPU == 0 {
 		return 0
@@ -57,7 +57,7 @@ func perCPUSecond(r *bench.Result) float64 {
 	return 1e6 / r.ServerCPU
 }
 
-// resident is what a server has in memory, on average, in MB.
+// resident is the resident memory of a server, on average, in MB.
 func resident(r *bench.Result) float64 {
 	if len(r.Resident) == 0 {
 		return 0

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// tickTime is that of ZooKeeper's sample configuration.
+	// tickTime is the value in ZooKeeper's sample configuration.
 	tickTime = 2 * time.Second
 	// settling is for how long servers are left alone before their memory is looked at.
 	settling = 3 * time.Second
@@ -27,7 +27,7 @@ const (
 // keeper is a cluster that speaks ZooKeeper's protocol.
 type keeper struct {
 	*jepsen.Cluster
-	links   *jepsen.Proxies // what delays the members; nil without a delay
+	links   *jepsen.Proxies // delay between the members; nil without one
 	sources string          // of lockkeeper
 }
 
@@ -61,7 +61,7 @@ func (k *keeper) unlink() error {
 	return k.links.Close()
 }
 
-// close kills what was started, also what package bench has started in place of a member.
+// close kills all processes, also one that package bench has started in place of a member.
 func (k *keeper) close() error {
 	err := k.Cluster.Close()
 	for _, m := range k.Members() {
@@ -154,7 +154,7 @@ func rest(ctx context.Context, pids []int) (*bench.Result, error) {
 }
 
 // settle has servers put their memory in order. A JVM takes all memory that it is allowed to before
-// it collects garbage, so it is told to; others have settling to do what they do by themselves.
+// it collects garbage, so it is told to; others have settling to do so by themselves.
 func settle(ctx context.Context, pids []int) error {
 	for _, pid := range pids {
 		program, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))

@@ -61,7 +61,7 @@ func measureMachine(dir string, duration time.Duration) (m *machine, err error) 
 	return &machine{FdatasyncUs: us(0.5), FdatasyncP99Us: us(0.99)}, nil
 }
 
-// describe says which machine this is, and what the data lie on.
+// describe describes this machine, and the disk of the data.
 func describe(dir string) []string {
 	var lines []string
 	add := func(what, value string) {
@@ -113,7 +113,7 @@ func mountOf(dir string) string {
 	return text
 }
 
-// output is the first line that a command prints, or what is wrong with it.
+// output is the first line that a command prints, or its error.
 func output(name string, args ...string) string {
 	out, err := exec.Command(name, args...).CombinedOutput()
 	lines := slices.Collect(strings.Lines(string(out)))

@@ -20,7 +20,7 @@ import (
 	"lockkeeper/jepsen"
 )
 
-// config is what the command line says.
+// config is the parsed command line.
 type config struct {
 	only     string
 	systems  string
@@ -30,7 +30,7 @@ type config struct {
 	delay    time.Duration
 	binary   string
 	sources  string // of lockkeeper
-	command  string // as it was typed, without what compare.sh adds
+	command  string // as it was typed, without the flags that compare.sh adds
 	json     string
 	out      string
 	list     bool
@@ -64,7 +64,7 @@ func main() {
 	c.command = "jepsen/compare.sh"
 	flag.Visit(func(f *flag.Flag) {
 		switch f.Name {
-		case "binary", "sources", "json", "out": // say nothing about what was measured
+		case "binary", "sources", "json", "out": // no influence on the measurement
 		default:
 			c.command += fmt.Sprintf(" -%s '%s'", f.Name, f.Value)
 		}
@@ -164,7 +164,7 @@ func run(ctx context.Context, c config, stdout, progress io.Writer) (err error) 
 	return context.Cause(ctx)
 }
 
-// measure fills in what there is to measure, for as long as ctx lasts.
+// measure fills in the measurements, for as long as ctx lasts.
 func (rep *report) measure(ctx context.Context, c config, list []step, dir string, progress io.Writer) {
 	look := func(when string) *machine {
 		if c.delay > 0 {
@@ -218,7 +218,7 @@ const (
 	tableEnd   = "<!-- compare: end -->"
 )
 
-// writeInto writes text into a file: to its place if there is one, else instead of what it holds.
+// writeInto writes text into a file: to its place if there is one, else instead of the contents.
 func writeInto(file, text string) error {
 	page, err := os.ReadFile(file)
 	if err == nil {

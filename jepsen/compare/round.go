@@ -22,7 +22,7 @@ type cluster interface {
 	close() error
 }
 
-// system is what is compared.
+// system is a system in the comparison.
 type system struct {
 	name    string
 	version string
@@ -69,7 +69,7 @@ func systems(names []string, c config) (list []*system, err error) {
 	return list, nil
 }
 
-// sample is what one step measured of one system in one round.
+// sample has the figures of one step, of one system in one round.
 type sample struct {
 	Round  int           `json:"round"`
 	System string        `json:"system"`
@@ -79,11 +79,11 @@ type sample struct {
 	// Stolen is which share of the CPU time that the machine wanted meanwhile its host gave to
 	// others, 0 to 1.
 	Stolen float64 `json:"stolen"`
-	// Tries is how many measurements were made to find this one.
+	// Tries is the number of measurements that were made to find this one.
 	Tries int `json:"tries"`
 }
 
-// members is how many a cluster has.
+// members is the number of members of a cluster.
 const members = 3
 
 // round measures one system once.
@@ -97,7 +97,7 @@ type round struct {
 	stat     string // where the CPU times stand
 	samples  []sample
 
-	cluster cluster // what runs, nil if nothing
+	cluster cluster // the running cluster, or nil
 	warmed  bool
 	used    int // directories
 }
@@ -105,7 +105,7 @@ type round struct {
 // stepPatience is how long a step may take beyond its duration.
 const stepPatience = 3 * time.Minute
 
-// run takes the steps. What fails is an entry of its own; the rest goes on, with a new cluster.
+// run takes the steps. A failure is an entry of its own; the rest goes on, with a new cluster.
 func (r *round) run(ctx context.Context, steps []step) {
 	defer r.drop()
 	for _, s := range steps {
@@ -114,7 +114,7 @@ func (r *round) run(ctx context.Context, steps []step) {
 		}
 		for range max(1, s.times) {
 			one := r.undisturbed(ctx, s)
-			if ctx.Err() != nil { // what it has measured so far is worth nothing
+			if ctx.Err() != nil { // its measurements are worth nothing
 				return
 			}
 			r.samples = append(r.samples, one)
@@ -123,8 +123,8 @@ func (r *round) run(ctx context.Context, steps []step) {
 }
 
 // undisturbed takes a step until the host has left the machine alone meanwhile, stolenTries times
-// at the most. The least disturbed measurement counts. What fails is not tried again, nor is what
-// measures memory only.
+// at the most. The least disturbed measurement counts. It does not repeat failures, nor steps that
+// measure memory only.
 func (r *round) undisturbed(ctx context.Context, s step) (best sample) {
 	start, f := time.Now(), s.figures[0]
 	for try := 1; try <= stolenTries; try++ {
@@ -175,7 +175,7 @@ func (r *round) take(ctx context.Context, s step) (res *bench.Result, stolen flo
 	case s.stage == warm && !r.warmed:
 		warming, r.warmed = r.warmUp, true
 	case s.stage == fresh && r.system.jit:
-		// What the JVM compiles takes memory, too. It must have that before it is measured.
+		// The JVM's compiled code takes memory, too. It must exist before the measurement.
 		warming = r.warmUp / 2
 	}
 	if warming > 0 {
@@ -207,7 +207,7 @@ func worthless(r *bench.Result) error {
 	return nil
 }
 
-// warm has the cluster do for a time what it is measured at later, for a JVM to compile it.
+// warm runs the later load for a time, for a JVM to compile it.
 func (r *round) warm(ctx context.Context, d time.Duration) error {
 	fmt.Fprintf(r.progress, "round %d, %s: warm up\n", r.number, r.system.name)
 	for _, w := range []struct {

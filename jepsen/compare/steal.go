@@ -19,8 +19,7 @@ const (
 	stolenPatience = time.Minute
 )
 
-// cpuTime is what the machine has had since it was started, and what it wanted and did not get, in
-// ticks.
+// cpuTime is the processor time of the machine since its start, and the stolen time, in ticks.
 type cpuTime struct{ had, stolen float64 }
 
 // readCPUTime reads it from a file like /proc/stat: cpu, user, nice, system, idle, iowait, irq,
@@ -49,7 +48,7 @@ func readCPUTime(file string) (t cpuTime, err error) {
 	return t, nil
 }
 
-// stolenSince is the share that did not come, 0 to 1, of what was wanted between two looks.
+// stolenSince is the stolen share, 0 to 1, of the wanted time between two looks.
 func (t cpuTime) stolenSince(before cpuTime) float64 {
 	had, stolen := t.had-before.had, t.stolen-before.stolen
 	if had+stolen <= 0 {
@@ -58,8 +57,8 @@ func (t cpuTime) stolenSince(before cpuTime) float64 {
 	return stolen / (had + stolen)
 }
 
-// stolenText says how much was stolen while what counts was measured, and how much of it was
-// measured again.
+// stolenText says how much was stolen during the measurements that count, and how many were
+// repeated.
 func stolenText(samples []sample) string {
 	var shares []float64
 	again := 0

@@ -42,7 +42,7 @@ func TestStolen(t *testing.T) {
 	}
 }
 
-// measured is a cluster whose host takes a share at each measurement, and fails after the last.
+// measured is a cluster on a host that takes a share at each measurement. It fails after the last.
 type measured struct {
 	stolen []float64
 	file   string
@@ -62,8 +62,7 @@ func (m *measured) measure(context.Context, load, time.Duration) (*bench.Result,
 	return &bench.Result{Workload: "write", Ops: uint64(m.times)}, os.WriteFile(m.file, []byte(text), 0o644)
 }
 
-// fmtStat is /proc/stat of a machine that has had so much, of what it wanted besides what was
-// stolen.
+// fmtStat is /proc/stat of a machine with that used and stolen time.
 func fmtStat(had, stolen int) string { return fmt.Sprintf("cpu  %d 0 0 0 0 0 0 %d\n", had, stolen) }
 
 func (m *measured) close() error { return nil }

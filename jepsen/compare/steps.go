@@ -6,7 +6,7 @@ import (
 	"lockkeeper/bench"
 )
 
-// stage is what a step runs on.
+// stage is the cluster that a step runs on.
 type stage int
 
 const (
@@ -16,14 +16,14 @@ const (
 	alone              // one member, which the step starts
 )
 
-// load is what is done to a cluster.
+// load is the load on a cluster.
 type load struct {
 	// workload is one of package bench, or idle: nothing.
 	workload          string
 	clients, inFlight int
 	// first says to whom client 0 connects, the others in turn.
 	first role
-	// library is whose locks are taken by the workload locks.
+	// library is the client library of the workload locks.
 	library library
 	// nodes is for the workload znodes, rounds for herd; 0 is the workload's own number.
 	nodes, rounds int
@@ -37,7 +37,7 @@ const (
 	locks = "locks" // all clients take and give back one lock of a client library
 )
 
-// library is whose locks are compared. etcd's are always those of its own client library.
+// library is the library of the compared locks. etcd always has its own.
 type library string
 
 const (
@@ -45,10 +45,10 @@ const (
 	curator library = "Curator"
 )
 
-// herdClients is how many are in a herd.
+// herdClients is the number of clients in a herd.
 const herdClients = 1000
 
-// role is what a member is.
+// role is the role of a member.
 type role string
 
 const (

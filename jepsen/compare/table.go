@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// spread is what several rounds say about one figure of one system.
+// spread is the distribution of one figure of one system over several rounds.
 type spread struct {
 	Median float64   `json:"median"`
 	Min    float64   `json:"min"`
@@ -64,7 +64,7 @@ func number(v float64) string {
 	return fmt.Sprintf("%.3f", v)
 }
 
-// row is a figure with what was measured of it, by system.
+// row is a figure with its measurements, by system.
 type row struct {
 	Name    string             `json:"name"`
 	Unit    string             `json:"unit"`
@@ -103,7 +103,7 @@ func rows(steps []step, samples []sample) (list []*row) {
 	return list
 }
 
-// target says in words what is to be reached.
+// target is the target in words.
 func (f *figure) target() string {
 	switch {
 	case f.bounded:
@@ -123,7 +123,7 @@ func times(v float64) string {
 	return strings.TrimSuffix(strings.TrimRight(fmt.Sprintf("%.2f", v), "0"), ".") + "x"
 }
 
-// against is the ratio to another system, and whether that is what it has to be.
+// against is the ratio to another system, and whether it meets the target.
 func (r *row) against(name string) (ratio, met string) {
 	ours, theirs := r.Systems["lockkeeper"], r.Systems[name]
 	f := &r.figure

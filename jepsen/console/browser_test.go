@@ -276,8 +276,8 @@ func (b *browser) click(selector string) {
 	b.do(chromedp.Click(chromedp.CSS(selector)))
 }
 
-// clickInto clicks a field until it takes what is typed. What is above it may still arrive and move
-// it away under the mouse.
+// clickInto clicks a field until it takes the typed text. Late content above it may move it away
+// under the mouse.
 func (b *browser) clickInto(selector string) {
 	b.t.Helper()
 	focused := "document.activeElement === document.querySelector(" + quoted(selector) + ")"
@@ -290,8 +290,8 @@ func (b *browser) clickInto(selector string) {
 	b.await("the focus in "+selector, focused)
 }
 
-// clickFor clicks an element until another one shows a text. What is above it may still arrive and
-// move it away under the mouse.
+// clickFor clicks an element until another one shows a text. Late content above it may move it away
+// under the mouse.
 func (b *browser) clickFor(selector, shown, part string) {
 	b.t.Helper()
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {

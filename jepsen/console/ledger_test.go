@@ -44,17 +44,17 @@ func (s span) holds(at time.Time) bool {
 	return !at.Before(s.from.Add(-ledgerSlack)) && (s.to.IsZero() || !at.After(s.to.Add(ledgerSlack)))
 }
 
-// held is an entry of the ledger: what a client knows of a lock that it held.
+// held is an entry of the ledger: a client's knowledge of a lock that it held.
 type held struct {
 	lock, session string
 	token         int64
 	taken         span     // from the call until it returned
 	ended         span     // likewise
 	how           []string // the ends that are possible
-	by            string   // whose command ended it; empty: any
+	by            string   // session of the command that ended it; empty: any
 }
 
-// ledger is what the clients know.
+// ledger is the knowledge of the clients.
 type ledger struct {
 	mu    sync.Mutex
 	holds []*held
@@ -88,7 +88,7 @@ type seen struct {
 	EndedBy   string
 }
 
-// memory is what a member answers of a lock.
+// memory is a member's history of a lock.
 type memory struct {
 	Path       string
 	Enabled    bool
@@ -99,9 +99,10 @@ type memory struct {
 	Holds      []seen
 }
 
-// compare returns what differs between the ledger and a member's history of a lock. matched is how
-// many holds are equal, by their ends; unseen how many the member says it did not see: they had
-// ended before its history begins. doubtful are holds of sessions of which a call had failed.
+// compare returns the differences between the ledger and a member's history of a lock. matched is
+// the number of equal holds, by their ends; unseen the number that the member says it did not see:
+// they had ended before its history begins. doubtful are holds of sessions of which a call had
+// failed.
 func (l *ledger) compare(m *memory) (matched map[string]int, unseen, doubtful int, faults []string) {
 	matched = map[string]int{}
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
@@ -150,7 +151,7 @@ func (l *ledger) compare(m *memory) (matched map[string]int, unseen, doubtful in
 	return matched, unseen, doubtful, faults
 }
 
-// differ compares a hold with what a member, whose history begins there, saw of it.
+// differ compares a hold with the one in the history of a member, which begins there.
 func (h *held) differ(got *seen, begins time.Time) (faults []string) {
 	fault := func(format string, args ...any) {
 		faults = append(faults, fmt.Sprintf("token %d of %s: ", h.token, h.session)+fmt.Sprintf(format, args...))
@@ -182,7 +183,7 @@ func (h *held) differ(got *seen, begins time.Time) (faults []string) {
 	return faults
 }
 
-// TestLedgerComparison: it finds what is wrong.
+// TestLedgerComparison: it finds the faults.
 func TestLedgerComparison(t *testing.T) {
 	base := time.Date(2026, 11, 25, 8, 0, 0, 0, time.UTC)
 	at := func(s int) time.Time { return base.Add(time.Duration(s) * time.Second) }
@@ -406,8 +407,8 @@ func (c *contender) nodeOf(token int64) (string, error) {
 }
 
 // TestHistoryAgainstLedger: clients of three libraries take and release locks, end while they hold
-// them, and have them broken, while members are killed and come back. What each member saw of it is
-// what the clients have in their ledger; what it did not see it says it did not see.
+// them, and have them broken, while members are killed and come back. Each member's history matches
+// the clients' ledger; the member names the parts that it did not see.
 func TestHistoryAgainstLedger(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a cluster; not with -short")
@@ -422,8 +423,8 @@ func TestHistoryAgainstLedger(t *testing.T) {
 	}
 }
 
-// ledgerRound plays one round with locks and clients of its own, and returns how many holds members
-// say that they did not see.
+// ledgerRound plays one round with locks and clients of its own, and returns the number of holds
+// that members say they did not see.
 func (l *lab) ledgerRound(suffix string) (unseen int) {
 	t := l.t
 	book := &ledger{doubts: map[string]time.Time{}}

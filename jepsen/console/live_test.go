@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	// sessionTimeout is that of the clients.
+	// sessionTimeout is the clients' timeout.
 	sessionTimeout = 6 * time.Second
 )
 

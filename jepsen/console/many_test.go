@@ -15,8 +15,8 @@ const (
 	manyLocks     = 10_000
 	waitersOfEach = 5
 	nodesAtOnce   = 250 // in one multi
-	// bytesLimit is what a page may receive in a second: as the stream's hello says, and a little
-	// for the requests beside it.
+	// bytesLimit bounds the bytes that a page receives in a second: as the stream's hello says, and
+	// a little for the requests beside it.
 	bytesLimit = 300 << 10
 )
 

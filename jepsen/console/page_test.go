@@ -83,7 +83,7 @@ func testNames(t *testing.T, b *browser, p *player) {
 	b.await("the time zone", `/UTC[+−]\d\d:\d\d/.test(document.getElementById("fresh").innerText)`)
 }
 
-// What clients write becomes text, wherever it is shown, and nothing else.
+// Clients' texts become text, wherever they are shown, and nothing else.
 func testHostile(t *testing.T, b *browser, p *player) {
 	b.open(p.address(), "locks")
 	for _, look := range []struct{ hash, shown string }{
@@ -143,7 +143,7 @@ func testKeyboard(t *testing.T, b *browser, p *player) {
 	b.await("the parent closed", `!document.querySelector(".tree").innerText.includes("lock-0042")`)
 }
 
-// The page says when what it shows is old, and when the member is cut off; and when not any more.
+// The page says when its view is old, and when the member is cut off; and when not any more.
 func testFresh(t *testing.T, b *browser, p *player) {
 	b.open(p.address(), "locks")
 	b.shows("#fresh", "live")
@@ -187,7 +187,7 @@ func testTyping(t *testing.T, b *browser, p *player) {
 	b.shows("tbody", "/tenants/t9999/ledger")
 }
 
-// A node's data is shown as what it is; long directories come in pages.
+// A node's data is shown by its type; long directories come in pages.
 func testNodes(t *testing.T, b *browser, p *player) {
 	b.open(p.address(), "nodes?path=/config")
 	b.shows("pre.data", "\"retries\": [\n    1,")
@@ -202,7 +202,7 @@ func testNodes(t *testing.T, b *browser, p *player) {
 	b.shows(".tree .more", "100 left")
 }
 
-// Acts need the right credentials and the name typed; what will happen is said before.
+// Acts need the right credentials and the name typed; the page announces the effect before.
 func testActs(t *testing.T, b *browser, p *player) {
 	b.open(p.address(), "acts")
 	b.shows("main", "Only a super user may act.")
@@ -303,7 +303,7 @@ func TestAccessibility(t *testing.T) {
 	b.accessible("the dialogue", "")
 }
 
-// settle waits until a view shows what it has read.
+// settle waits until a view shows its answer.
 func (b *browser) settle() {
 	b.t.Helper()
 	b.await("the view", `document.querySelector("main").dataset.view === location.hash.slice(2).split("?")[0] && document.getElementById("fresh").innerText.includes("live") && !document.querySelector("main").innerText.includes("Reading…") && document.querySelector("main").children.length > 1`)

@@ -19,14 +19,14 @@ import (
 // answer is a JSON object.
 type answer = map[string]any
 
-// A player serves the page, below a prefix, and plays answers to it: it is what docs/api.md says of
-// a member, without one.
+// A player serves the page, below a prefix, and plays answers to it: it stands for a member, as
+// docs/api.md describes it.
 type player struct {
 	*httptest.Server
 	began time.Time
 
 	mu      sync.Mutex
-	changed chan struct{} // closed at each change of what follows
+	changed chan struct{} // closed at each change of the fields below
 	silent  bool          // no more events, and no answers
 	cutFor  time.Duration // the member has known no leader for so long
 	views   map[string]func(q url.Values) answer
@@ -61,7 +61,7 @@ func newPlayer(t *testing.T) *player {
 // address is where the page is.
 func (p *player) address() string { return p.URL + prefix }
 
-// change changes what is played; views are sent anew.
+// change changes the played answers; views are sent anew.
 func (p *player) change(f func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -70,7 +70,7 @@ func (p *player) change(f func()) {
 	p.changed = make(chan struct{})
 }
 
-// head is what every answer has.
+// head has the common fields of answers.
 func (p *player) head() answer {
 	return answer{"member": 2, "at": instant(time.Now()), "zxid": "0x500000012", "serving": p.cutFor == 0, "staleMs": p.cutFor.Milliseconds()}
 }
@@ -161,7 +161,7 @@ func (p *player) events(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// --- What is played
+// --- The played answers
 
 func instant(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z07:00") }
 
@@ -170,10 +170,11 @@ func ago(d time.Duration) string { return instant(time.Now().Add(-d)) }
 
 func sessionID(i int) string { return fmt.Sprintf("0x100004a2b3c%04x", i) }
 
-// hostile is what a client might call a node, and write into one. TestPictures changes it.
+// hostile is a text that a client might use as a node's name, or write into one. TestPictures
+// changes it.
 var hostile = `<img src=x onerror="window.hacked=1">`
 
-// reversed has a mark that shows what follows from right to left.
+// reversed has a mark that shows the rest from right to left.
 const reversed = "report\u202etxt.exe"
 
 func member(id int, state string) answer {

@@ -15,7 +15,7 @@ import (
 
 var watchersTime = flag.Duration("watchers", 0, "TestWatchersCost measures for so long, twice; 0: it is skipped")
 
-// TestWatchersCost measures what a member uses of a core while 1,000 locks change all the time and
+// TestWatchersCost measures a member's share of a core while 1,000 locks change all the time and
 // five watch it, or nobody.
 func TestWatchersCost(t *testing.T) {
 	if *watchersTime == 0 {

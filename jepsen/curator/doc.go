@@ -1,16 +1,15 @@
-// Package curator checks that Apache Curator (Debian's packages, written for
-// 5.4.0) works: each of its recipes, its service discovery and what it adds to
-// the plain operations, from several clients, with an effect that another
-// client sees. It has tests only; a check is a method in a Java class below
-// checks, and a subtest here.
+// Package curator checks that Apache Curator (Debian's packages, written for 5.4.0) works: each of
+// its recipes, its service discovery and its additions to the plain operations, from several
+// clients, with an effect that another client sees. It has tests only; a check is a method in a
+// Java class below checks, and a subtest here.
 //
 //	go test ./jepsen/curator                          what CI runs
 //	go test ./jepsen/curator -target zookeeper        the reference: all of it passes there
 //	go test ./jepsen/curator -checks 'Queues|Leaders' some of the checks
 //
-// Most checks run against a cluster of three with settings as most people have
-// them. Those of containers and times to live run against one member that
-// allows the latter and looks for what to delete several times a second.
+// Most checks run against a cluster of three with settings as most people have them. The checks of
+// containers and times to live run against one member that allows the latter and looks for expired
+// nodes several times a second.
 //
 // curator-x-async is no package of Debian and so not here. It is a layer above
 // the operations in the background, which are.
@@ -28,9 +27,9 @@
 //	do start <address>...           have members started again
 //	end                             all checks have been run
 //
-// and reads "ok", or what went wrong, for each "do". It ends when its standard
-// input does. Checks run side by side, each with nodes and clients of its own;
-// the ones that kill members come after the others, one by one.
+// and reads "ok", or the error, for each "do". It ends when its standard input does. Checks run
+// side by side, each with nodes and clients of its own; the ones that kill members come after the
+// others, one by one.
 //
 // # Goroutines
 //

@@ -19,7 +19,7 @@ import (
 // javaDir is where Debian's packages put their jars.
 const javaDir = "/usr/share/java"
 
-// jars are what the program needs; packages has them, and the JDK.
+// jars are the libraries of the program; packages has them, and the JDK.
 var jars = []string{
 	"curator-recipes", "curator-framework", "curator-client", "curator-x-discovery",
 	"zookeeper", "zookeeper-jute", "guava", "slf4j-simple",
@@ -48,7 +48,7 @@ var compile = sync.OnceValues(func() (func(args ...string) *exec.Cmd, error) {
 		return nil, err
 	}
 	classPath := strings.Join(append([]string{classes}, paths...), string(os.PathListSeparator))
-	// What the annotations of other people's classes name is not on the class path.
+	// The annotations of other people's classes name classes that are not on the class path.
 	args := []string{"-Xlint:all,-classfile,-path,-processing", "-Werror", "-cp", classPath, "-d", classes}
 	if out, err := exec.Command("javac", append(args, sources...)...).CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("javac: %w\n%s", err, out)
@@ -145,7 +145,7 @@ func (r *run) line(line string, in io.Writer) {
 	}
 }
 
-// result is what became of a check; why is empty if it passed.
+// result is the result of a check; why is empty if it passed.
 func (r *run) result(name, tookMs, why string) {
 	r.t.Helper()
 	if r.done[name] || !slices.Contains(r.planned, name) {
@@ -190,7 +190,7 @@ func (r *run) do(words []string) error {
 	return r.cluster.AwaitServing(r.ctx)
 }
 
-// judge fails the test for what the program did not do.
+// judge fails the test for checks that the program did not run.
 func (r *run) judge() {
 	r.t.Helper()
 	if len(r.planned) == 0 {

@@ -116,8 +116,9 @@ func auditLines(t *testing.T, target jepsen.Target) []string {
 	return auditedIn(string(text))
 }
 
-// auditedIn returns the lines of an audit log, without what differs from run to run: the time and
-// the session. The users stand in any order in ZooKeeper's, and so do the ephemerals of a session.
+// auditedIn returns the lines of an audit log, without the fields that differ from run to run: the
+// time and the session. The users stand in any order in ZooKeeper's, and so do the ephemerals of a
+// session.
 func auditedIn(log string) (lines []string) {
 	const deleted = "operation=ephemeralZNodeDeletionOnSessionCloseOrExpire"
 	at := -1 // of the first of these
@@ -172,7 +173,7 @@ var knownAudit = map[string]string{
 	"INFO session=S user=127.0.0.1,ann ip=127.0.0.1 operation=setAcl znode=/a acl=world:anyone:r,auth::cdrwa result=success": "INFO session=S user=127.0.0.1,ann ip=127.0.0.1 operation=setAcl znode=/a acl=world:anyone:rauth::cdrwa result=success",
 }
 
-// The audit log of lockkeeper is, line by line, that of ZooKeeper, but for what is known.
+// The audit log of lockkeeper is, line by line, ZooKeeper's, but for known differences.
 func TestAuditLog(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts real processes; not with -short")

@@ -37,7 +37,7 @@ func (c *comparer) watch(path string, slot int) (itself, others bool) {
 	return slots&(1<<slot) != 0, slots&^(1<<slot) != 0
 }
 
-// asDecoded is a path as a server has it, about: what is no UTF-8 in it all becomes the same.
+// asDecoded is a path as a server has it, about: all bytes that are no UTF-8 become the same.
 func asDecoded(path string) string { return strings.ToValidUTF8(path, "\uFFFD") }
 
 // difference is the first thing about which the servers do not agree.
@@ -50,14 +50,14 @@ func (d *difference) String() string {
 	return fmt.Sprintf("step %d: %v\n%s", d.step.ID, d.step, d.what)
 }
 
-// aftermath is what is still to be done after a step, to both servers, on one slot.
+// aftermath is the follow-up of a step, for both servers, on one slot.
 type aftermath struct {
 	slot    int
 	confirm []Request // must be refused with NoAuth
 	mend    []Request // bring the servers into the same state again
 }
 
-// streams compares what came over all connections because of a step.
+// streams compares the items that came over all connections because of a step.
 func (c *comparer) streams(step *Step, a, b *side, from, to []stream) (after []aftermath, diff *difference) {
 	c.note(step)
 	names := func(list []stream) (text string) {
@@ -93,7 +93,7 @@ type pairing struct {
 	after      aftermath
 }
 
-// items compares two streams and returns "" or what is different.
+// items compares two streams and returns "" or the difference.
 func (p *pairing) items(from, to []item) string {
 	if p.step.unordered() {
 		from, to = p.sortEvents(from), p.sortEvents(to)
@@ -120,7 +120,7 @@ func (p *pairing) items(from, to []item) string {
 		if e.mend != nil {
 			p.after.mend = append(p.after.mend, e.mend(x)...)
 		}
-		// A request behind it in the same step can have changed what confirm looks at.
+		// A request behind it in the same step can have changed the node that confirm looks at.
 		if last := len(p.step.Requests) - 1; e.confirm != nil && x.request == &p.step.Requests[last] {
 			p.after.confirm = append(p.after.confirm, e.confirm(x))
 		}
@@ -152,7 +152,7 @@ func (p *pairing) list(s *side, items []item) string {
 	return strings.TrimRight(b.String(), "\n")
 }
 
-// pair compares two items and returns "" or what is different.
+// pair compares two items and returns "" or the difference.
 func (p *pairing) pair(x, y *item) string {
 	l, m := p.a.describe(x), p.b.describe(y)
 	if l.text != m.text {
@@ -198,7 +198,7 @@ func (p *pairing) setsWatches() bool {
 	})
 }
 
-// update takes two zxids for those of the same update.
+// update takes two zxids for the same update.
 func (c *comparer) update(x, y wire.Zxid) string {
 	i, known := slices.BinarySearch(c.a, x)
 	j, alsoKnown := slices.BinarySearch(c.b, y)
@@ -212,7 +212,7 @@ func (c *comparer) update(x, y wire.Zxid) string {
 	return ""
 }
 
-// position compares how many updates there were.
+// position compares the numbers of updates.
 func (c *comparer) position(x, y wire.Zxid) string {
 	i, known := slices.BinarySearch(c.a, x)
 	j, alsoKnown := slices.BinarySearch(c.b, y)

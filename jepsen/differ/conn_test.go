@@ -23,8 +23,8 @@ type conn struct {
 // sent is a request on its way.
 type sent struct {
 	request *Request
-	// xids are those that the reply may have. The reply to a ping has the xid of pings; but when
-	// ZooKeeper refuses one, because of what stands before it, its reply has the request's own.
+	// xids are the ones that the reply may have. The reply to a ping has the xid of pings; but when
+	// ZooKeeper refuses one, because of an earlier request, its reply has the request's own.
 	xids []wire.Xid
 }
 
@@ -70,7 +70,7 @@ func (c *conn) answered(xid wire.Xid) *Request {
 	return r
 }
 
-// next reads a frame and makes an item of it. What ends the connection is an item too.
+// next reads a frame and makes an item of it. The end of the connection is an item too.
 func (c *conn) next(patience time.Duration, decode func(frame []byte, it *item) error) item {
 	_ = c.SetReadDeadline(time.Now().Add(patience))
 	frame, err := wire.ReadFrame(c.R, nil, zkconn.MaxFrameBytes)
@@ -115,7 +115,7 @@ func ending(err error) item {
 	return item{kind: closed}
 }
 
-// itemKind says what came over a connection.
+// itemKind is the kind of an item.
 type itemKind string
 
 const (
@@ -131,15 +131,15 @@ const (
 type item struct {
 	kind    itemKind
 	header  wire.ReplyHeader     // reply, event
-	body    []byte               // reply, event; what could not be decoded
-	request *Request             // reply: what it answers; nil if no request has its xid
+	body    []byte               // reply, event; bytes that could not be decoded
+	request *Request             // reply: its request; nil if no request has its xid
 	connect wire.ConnectResponse // handshake
 }
 
 // over says whether nothing more can come.
 func (it *item) over() bool { return it.kind == closed || it.kind == silence || it.kind == garbage }
 
-// stream is what came over one connection during one step, in order.
+// stream has the items of one connection during one step, in order.
 type stream struct {
 	slot  int
 	old   bool // the connection that was taken over

@@ -123,8 +123,8 @@ func (ar *arena) round(t *testing.T, seed uint64, l limit, explained map[string]
 	return done, diff
 }
 
-// fight does what the generator makes, until a difference or the limit, and compares the whole
-// trees in the end.
+// fight plays the generator's steps, until a difference or the limit, and compares the whole trees
+// in the end.
 func (d *duel) fight(ctx context.Context, g *generator,
 	l limit) (done int, steps []*Step, diff *difference, err error) {
 	began := time.Now()

@@ -27,9 +27,9 @@ import (
 var directoriesFlag = flag.Int("directories", 20, "how many directories of ZooKeeper are imported and compared")
 
 const (
-	// directoriesPerRun is how many directories are made of what one ZooKeeper has written.
+	// directoriesPerRun is the number of directories that are made of one ZooKeeper's files.
 	directoriesPerRun = 10
-	// directoryRequests is how many requests that ZooKeeper gets at most.
+	// directoryRequests bounds the requests that ZooKeeper gets.
 	directoryRequests = 1500
 	// logHeader is the length of the header of ZooKeeper's logs.
 	logHeader = 16
@@ -38,8 +38,8 @@ const (
 // TestDirectories lets ZooKeeper write directories: with random requests, snapshots in between, in
 // all compressions, and then takes the newest snapshots away, cuts the newest log at any byte, or
 // cuts a snapshot short. After an import lockkeeper has the same nodes, Stats, ACLs, sessions and
-// zxid as that ZooKeeper has after a start on a copy, and what it refuses ZooKeeper refuses.
-// The long form is -directories 1000.
+// zxid as that ZooKeeper has after a start on a copy, and ZooKeeper refuses every directory that it
+// refuses. The long form is -directories 1000.
 func TestDirectories(t *testing.T) {
 	ar := newArena(t)
 	oracle := startOracle(t)
@@ -68,10 +68,10 @@ func TestDirectories(t *testing.T) {
 	}
 }
 
-// imports counts what came of them.
+// imports counts the results.
 type imports struct{ directories, refused, stricter, nodes, sessions int }
 
-// writer is what one must know of the ZooKeeper that wrote a directory to start another one on it.
+// writer has the settings of the ZooKeeper that wrote a directory, to start another one on it.
 type writer struct{ extended, closeTxns bool }
 
 // write has a ZooKeeper answer random requests, kills it, and returns its data directory.
@@ -147,7 +147,7 @@ func spoil(t *testing.T, dir string, rng *rand.Rand) string {
 			t.Fatal(err)
 		}
 	case 2:
-		// The file had its length before; what was written last is not on the disk.
+		// The file had its length before; the last write is not on the disk.
 		at = max(at, 16)
 		say("%s zeros from byte %d", filepath.Base(newest), at)
 		f, err := os.OpenFile(newest, os.O_WRONLY, 0)
@@ -224,8 +224,8 @@ func keep(t *testing.T, dir string) string {
 	return kept
 }
 
-// stricter are refusals of ours where ZooKeeper starts without what had been acknowledged
-// (zkdata.Load, zkdata.LogReader).
+// stricter are refusals of ours where ZooKeeper starts without acknowledged updates (zkdata.Load,
+// zkdata.LogReader).
 var stricter = []string{"the logs do not lead from the snapshot before it to it", "another record begins",
 	"version 2 is known"}
 
@@ -306,7 +306,7 @@ func firstDifference(want, got []string) string {
 	return ""
 }
 
-// imported says what a member has, as the oracle does.
+// imported describes a member's state, as the oracle does.
 func imported(tool func(args ...string) ([]byte, error), config string) (lines []string, err error) {
 	summary, err1 := tool("inspect", "-json", config)
 	sessions, err2 := tool("inspect", "-json", "-sessions", config)
@@ -395,7 +395,7 @@ func startOracle(t *testing.T) *oracle {
 	return &oracle{t, in, lines}
 }
 
-// loaded is what ZooKeeper has after a start on a directory, or why it does not start. Its zxid is
+// loaded is ZooKeeper's state after a start on a directory, or why it does not start. Its zxid is
 // the highest one that shows: a snapshot may have nodes of transactions behind the one that it is
 // named after, and when the log that has them was cut, ZooKeeper gives their zxids to others.
 // lockkeeper goes on behind them.

@@ -33,7 +33,7 @@ type duel struct {
 type arena struct {
 	targets [2]jepsen.Target
 	dir     string
-	// filter, in tests of the tests, changes what comes from the second server.
+	// filter, in tests of the tests, changes the items of the second server.
 	filter func([]item) []item
 }
 
@@ -124,7 +124,7 @@ func (d *duel) close() error {
 	return errors.Join(errs...)
 }
 
-// complaints are what the servers found wrong with themselves.
+// complaints are faults that the servers report of themselves.
 func (d *duel) complaints() error {
 	for _, c := range d.clusters {
 		found, err := c.Complaints()
@@ -144,7 +144,7 @@ func (d *duel) do(ctx context.Context, st *Step) (*difference, error) {
 	return diff, err
 }
 
-// watch is do, and returns what the first server answered.
+// watch is do, and returns the answer of the first server.
 func (d *duel) watch(ctx context.Context, st *Step) (*difference, []stream, error) {
 	if st.Kind == Restart {
 		d.restarts++
@@ -163,7 +163,7 @@ func (d *duel) watch(ctx context.Context, st *Step) (*difference, []stream, erro
 	return diff, from, err
 }
 
-// settle does what explanations ask for.
+// settle carries out the requests of explanations.
 func (d *duel) settle(ctx context.Context, st *Step, after *aftermath) (*difference, error) {
 	if len(after.confirm) > 0 {
 		from, to, err := d.both(ctx, &Step{ID: st.ID, Slot: after.slot, Requests: after.confirm})
@@ -252,11 +252,10 @@ func (d *duel) tree(list func(level []string) ([]stream, error)) error {
 	return nil
 }
 
-// figures compares what the servers say of their whole state. rootLen is the length of the root's
-// data, which lockkeeper counts twice, as it does the root. ZooKeeper counts it once; what it read
-// in a snapshot when it started, twice, and what has changed since then once: behind a restart it
-// is off by what the root's data has grown. What it writes itself into the usage of a quota,
-// ZooKeeper does not count.
+// figures compares the servers' figures of their whole state. rootLen is the length of the root's
+// data, which lockkeeper counts twice, as it does the root. ZooKeeper counts it once; the part from
+// a snapshot at its start, twice, and later changes once: behind a restart it is off by the growth
+// of the root's data. ZooKeeper does not count its own writes into the usage of a quota.
 func (d *duel) figures(ctx context.Context, rootLen int) (*difference, error) {
 	const size = "zk_approximate_data_size"
 	for _, name := range []string{"zk_znode_count", "zk_ephemerals_count", size, "zk_global_sessions"} {

@@ -259,8 +259,8 @@ func (p *pairing) behind(r *Request, op wire.Op) bool {
 }
 
 // closingRefuses says whether a reply is one that ZooKeeper gives for a session that is being
-// closed: that it has expired, or, once it has been closed, that it is unknown, or what it finds
-// wrong before it looks at the session. A multi looks at the session with each of its parts, so an
+// closed: that it has expired, or, once it has been closed, that it is unknown, or an error that it
+// finds before it looks at the session. A multi looks at the session with each of its parts, so an
 // empty one passes.
 func closingRefuses(it *item) bool {
 	switch it.header.Err {
@@ -291,7 +291,7 @@ func impossible(part wire.MultiOp) bool {
 	return false
 }
 
-// newborn says whether stat is that of a node that part i of the multi has just made.
+// newborn says whether stat belongs to a node that part i of the multi has just made.
 func newborn(it *item, i int, stat *wire.Stat) bool {
 	multi, ok := it.request.Body.(wire.MultiRequest)
 	if !ok || i >= len(multi.Ops) || stat == nil {

@@ -10,8 +10,8 @@ import (
 	"lockkeeper/wire"
 )
 
-// generator makes steps. It follows what the first server answers, so that much of what it asks for
-// makes sense. What it makes follows from its seed and those answers alone.
+// generator makes steps. It follows the answers of the first server, so that many of its requests
+// make sense. Its steps follow from its seed and those answers alone.
 type generator struct {
 	rng   *rand.Rand
 	mood  mood
@@ -26,7 +26,7 @@ type generator struct {
 	salt     uint32
 }
 
-// held is what the generator knows of a slot.
+// held is the generator's knowledge of a slot.
 type held struct{ session, connection bool }
 
 // mood is how likely things are in one round. Rounds with different moods find more than one that
@@ -203,7 +203,7 @@ func (g *generator) handshake(kind Kind) Handshake {
 	return h
 }
 
-// afterHandshake makes what clients send right behind a connect request.
+// afterHandshake makes the requests that clients send right behind a connect request.
 func (g *generator) afterHandshake(slot int) []Request {
 	var list []Request
 	if g.chance(0.5) {
@@ -284,7 +284,7 @@ func (g *generator) damage(r *Request) {
 	}
 }
 
-// observe takes note of what the first server answered.
+// observe takes note of the first server's answer.
 func (g *generator) observe(s *side, streams []stream) {
 	for i := range g.slots {
 		g.slots[i] = held{session: s.slots[i].id != 0, connection: s.slots[i].conn != nil}

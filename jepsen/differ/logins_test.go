@@ -39,7 +39,7 @@ var loginServers = map[string][]string{
 		"enforce.auth.enabled=true", "enforce.auth.schemes=ip", "SASLAuthenticationProvider.superPassword=another"},
 }
 
-// loginClient is a client that logs in, and writes down what becomes of that.
+// loginClient is a client that logs in, and records the result.
 type loginClient struct {
 	*conn
 	nonce string
@@ -61,7 +61,7 @@ func (c *loginClient) ask(op wire.Op, body wire.Record) {
 	var who wire.WhoAmIResponse
 	switch {
 	case op == wire.OpSASL && wire.Decode(answer, &token) == nil:
-		// The nonce of the server, and what is computed from it, differ.
+		// The nonce of the server, and the values computed from it, differ.
 		text := string(token.Token)
 		if _, nonce, ok := strings.Cut(text, `nonce="`); ok {
 			c.nonce, _, _ = strings.Cut(nonce, `"`)
@@ -129,7 +129,7 @@ func login(user, password string, change ...string) func(*loginClient) {
 	}
 }
 
-// logins are what clients do, each on a connection of its own, in this order.
+// logins are the clients' logins, each on a connection of its own, in this order.
 var logins = []struct {
 	name string
 	do   func(*loginClient)
@@ -210,7 +210,7 @@ var logins = []struct {
 // unknown user logs in with the password of whoever logged in before, and some can become others.
 var knownLogins = map[string]bool{"unknown user": true, "principal, authzid of another": true}
 
-// loggedIn has a server take the logins, and returns what became of each.
+// loggedIn has a server take the logins, and returns the result of each.
 func loggedIn(t *testing.T, target jepsen.Target, extra []string) map[string][]string {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -242,7 +242,7 @@ func loggedIn(t *testing.T, target jepsen.Target, extra []string) map[string][]s
 }
 
 // TestLogins: lockkeeper answers logins as ZooKeeper does, and closes the same connections, but for
-// what is known.
+// known differences.
 func TestLogins(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts real processes; not with -short")

@@ -17,13 +17,13 @@ type line struct {
 	zxids []zref
 }
 
-// zref is a zxid that a server sent, and what it is the zxid of.
+// zref is a zxid that a server sent, and its role.
 type zref struct {
 	zxid wire.Zxid
 	role role
 }
 
-// role says what a zxid stands for.
+// role is the meaning of a zxid.
 type role int
 
 const (
@@ -36,7 +36,7 @@ const (
 	notice
 )
 
-// describe formats what came over a connection.
+// describe formats an item.
 func (s *side) describe(it *item) line {
 	p := printer{side: s}
 	switch it.kind {
@@ -61,8 +61,8 @@ func (s *side) describe(it *item) line {
 	return p.line
 }
 
-// A printer formats records. A field that is zero or null is left out. With a side it formats what
-// came from that server: lists whose order means nothing are sorted, zxids go into the line, and
+// A printer formats records. A field that is zero or null is left out. With a side it formats the
+// items of that server: lists without a meaningful order are sorted, zxids go into the line, and
 // sessions have names.
 type printer struct {
 	line

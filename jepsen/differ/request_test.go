@@ -16,8 +16,9 @@ type Request struct {
 	// Xid is the request's own number if OwnXid is set; otherwise the connection counts.
 	Xid    wire.Xid
 	OwnXid bool
-	// Since, of setWatches and setWatches2, is the number of the step whose zxid stands for
-	// RelativeZxid, which differs between servers; noStep if the number in the record is meant.
+	// Since, of setWatches and setWatches2, is the number of the step with the zxid that
+	// RelativeZxid stands for, which differs between servers; noStep if the number in the record is
+	// meant.
 	Since  int
 	Damage Damage
 }
@@ -25,11 +26,11 @@ type Request struct {
 // noStep is a Request.Since that refers to no step.
 const noStep = -1
 
-// Damage is what is wrong with the bytes of a request.
+// Damage describes the damage to the bytes of a request.
 type Damage struct {
 	NullPath bool // the first string of the body is null
-	Cut      int  // so many bytes are missing at the end of the body
-	Tail     int  // so many bytes too many are at the end of the body
+	Cut      int  // number of bytes missing at the end of the body
+	Tail     int  // number of extra bytes at the end of the body
 }
 
 // newRequest is an undamaged request.
@@ -43,7 +44,7 @@ type encoded []byte
 // Append appends the bytes as they are.
 func (e encoded) Append(b []byte) []byte { return append(b, e...) }
 
-// body is the body as it goes over the wire. relative is what Since stands for.
+// body is the body as it goes over the wire. relative is the value of Since.
 func (r *Request) body(relative wire.Zxid) wire.Record {
 	rec := r.Body
 	if w, ok := rec.(wire.SetWatchesRequest); ok && r.Since != noStep {
@@ -128,7 +129,7 @@ func multiResponse(reply []byte) (m wire.MultiResponse, ok bool) {
 	return m, err == nil
 }
 
-// needsACL says whether the request is a write whose outcome can depend on ACLs.
+// needsACL says whether the request is a write with an outcome that can depend on ACLs.
 func (r *Request) needsACL() bool { return r.Op == wire.OpMulti || slices.Contains(writes, r.Op) }
 
 // mayClose says whether the connection can end because of this request, so that nothing may be sent

@@ -366,7 +366,7 @@ func (g *generator) setWatches(slot int) Request {
 	default:
 		r.Since = g.step - 1 - g.rng.IntN(min(g.step, 30)+1)
 		r.Since = max(r.Since, 0)
-		// What a client has seen last is often the very change.
+		// The zxid that a client has seen last is often the very change.
 		if paths := r.watched(); len(paths) > 0 && g.chance(0.5) {
 			if step, ok := g.changed[pick(g, paths)]; ok {
 				r.Since = step
@@ -381,7 +381,8 @@ func (g *generator) setWatches(slot int) Request {
 	return r
 }
 
-// credentials are what auth requests hold. Only the scheme digest is known, and ip to ZooKeeper.
+// credentials are the contents of auth requests. Only the scheme digest is known, and ip to
+// ZooKeeper.
 var credentials = []struct{ scheme, auth string }{
 	{"digest", userOne}, {"digest", userOne}, {"digest", userTwo}, {"digest", superUser}, {"ip", "1.2.3.4"}, {"ip", ""},
 	{"digest", "u3"}, {"digest", ""}, {"digest", "u1:p1:p2"}, {"digest", ":p"}, {"digest", "u\xff:p"}, {"digest", "u:"},
@@ -477,5 +478,5 @@ func (g *generator) quota(slot int) Request {
 }
 
 // oneByOne says that requests must not be sent behind each other or in multis: ZooKeeper looks at
-// what has been applied when it enforces a quota, and lets a burst through.
+// the applied state when it enforces a quota, and lets a burst through.
 func (g *generator) oneByOne() bool { return g.mood.quota && g.mood.enforce }

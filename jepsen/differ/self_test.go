@@ -8,7 +8,7 @@ import (
 	"lockkeeper/wire"
 )
 
-// twins is an arena of two lockkeepers. What the second one says goes through a filter.
+// twins is an arena of two lockkeepers. The second one's answers go through a filter.
 func twins(t *testing.T, filter func([]item) []item) *arena {
 	t.Helper()
 	lockkeeper, err := tools.Lockkeeper()

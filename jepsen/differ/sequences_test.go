@@ -6,7 +6,8 @@ import (
 	"lockkeeper/wire"
 )
 
-// TestSequences does what random requests once found a difference with, or come by too rarely.
+// TestSequences plays sequences with which random requests once found a difference, or that they
+// make too rarely.
 func TestSequences(t *testing.T) {
 	ar := newArena(t)
 	d, err := ar.open(t.Context(), mood{ttl: true, enforce: true})
@@ -62,7 +63,7 @@ func sequences() [][]*Step {
 	watches := newRequest(wire.OpSetWatches, wire.SetWatchesRequest{
 		Data: []string{"/s"}, Exist: []string{"/s", "/none"}, Child: []string{"/s", "/none"}})
 	return [][]*Step{
-		{ // what a super user writes into the configuration outlives a restart
+		{ // a super user's data in the configuration outlive a restart
 			do(0, auth(superUser)), do(0, set("/zookeeper/config", "mine")),
 			{Kind: Restart}, observe(0), attach(0), attach(1), attach(2),
 		},

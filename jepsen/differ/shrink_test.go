@@ -35,7 +35,7 @@ func (ar *arena) shrink(ctx context.Context, m mood, steps []*Step, diff *differ
 			_ = s.duel.close()
 		}
 	}()
-	// What comes before it is there already; only the last step of all can be the walk.
+	// The steps before it are there already; only the last step of all can be the walk.
 	if !s.try(ctx, steps) {
 		return s, errors.New("differ: the difference does not come again")
 	}
@@ -60,7 +60,7 @@ func (s *shrinker) try(ctx context.Context, steps []*Step) bool {
 	}
 	s.kept++
 	s.best, s.diff = slices.Clone(steps), diff
-	// What comes behind the difference is not needed.
+	// The steps behind the difference are not needed.
 	if i := slices.Index(s.best, diff.step); i >= 0 {
 		s.best = s.best[:i+1]
 	}
@@ -77,7 +77,7 @@ func (s *shrinker) replay(ctx context.Context, steps []*Step) (diff *difference,
 	diff, err = s.duel.play(ctx, steps)
 	if err == nil && !slices.ContainsFunc(steps, func(st *Step) bool { return st.Kind == Restart }) {
 		// Behind a difference this may fail, as the states may differ. Most often it does not, and
-		// starting servers is what takes time.
+		// starting servers takes time.
 		if s.duel.reset(ctx) == nil {
 			return diff, nil
 		}
@@ -125,7 +125,7 @@ func (s *shrinker) dropParts(ctx context.Context) {
 }
 
 // withoutPart leaves out a request, or a part of a multi: the nth of them all. It returns nil when
-// there are not so many.
+// there are fewer.
 func withoutPart(steps []*Step, n int) []*Step {
 	for i, st := range steps {
 		for k, r := range st.Requests {
@@ -149,7 +149,7 @@ func withoutPart(steps []*Step, n int) []*Step {
 	return nil
 }
 
-// String is the sequence, as a person would write it down, and what comes of it.
+// String is the sequence, as a person would write it down, and its result.
 func (s *shrinker) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d steps, after %d replays, with %s:\n", len(s.best), s.replays,

@@ -22,7 +22,8 @@ const patience = 30 * time.Second
 // lingering is how long a connection may take to end behind an answer after which connections end.
 const lingering = 5 * time.Second
 
-// sessionTimeoutMs is what ordinary sessions ask for. They must not expire in the middle of a run.
+// sessionTimeoutMs is the timeout that ordinary sessions request. They must not expire in the
+// middle of a run.
 const sessionTimeoutMs = 600_000
 
 // side is one of the two servers, with the client side of its sessions. It belongs to one goroutine
@@ -31,7 +32,7 @@ type side struct {
 	name   string
 	member *jepsen.Member
 	slots  []slot
-	// filter, in tests of the tests, changes what comes from the server.
+	// filter, in tests of the tests, changes the items of the server.
 	filter func([]item) []item
 
 	sessions map[wire.SessionID]string // names of all sessions there have been
@@ -47,7 +48,7 @@ type slot struct {
 	conn        *conn // nil: none
 	id          wire.SessionID
 	password    []byte
-	incarnation int // how many sessions the slot has had
+	incarnation int // number of sessions that the slot has had
 }
 
 type mark struct {
@@ -78,8 +79,8 @@ func (s *side) hangUp(i int) {
 }
 
 // drop ends a connection from the client's side, and waits until the server has done its part.
-// (When a client comes back before that, ZooKeeper takes the end of the old connection for that of
-// the new one.)
+// (When a client comes back before that, ZooKeeper takes the end of the old connection for the end
+// of the new one.)
 func (s *side) drop(i int) {
 	c := s.slots[i].conn
 	if err := c.Conn.Conn.(*net.TCPConn).CloseWrite(); err == nil {
@@ -89,7 +90,7 @@ func (s *side) drop(i int) {
 	s.hangUp(i)
 }
 
-// do does one step and returns what came over each connection because of it.
+// do does one step and returns the items that came over each connection because of it.
 func (s *side) do(ctx context.Context, step *Step) (streams []stream, err error) {
 	s.before = s.zxid
 	connected, session := s.slots[step.Slot].conn != nil, s.slots[step.Slot].id != 0
@@ -142,7 +143,7 @@ func (s *side) frames(c *conn, b []byte, step *Step) (bytes []byte, wait bool) {
 	return b, wait
 }
 
-// barrierPing is the request whose reply shows that all that came before has been received.
+// barrierPing is the request with a reply that shows that everything before it has been received.
 var barrierPing = &Request{Op: wire.OpPing, Since: noStep}
 
 // ping sends the ping of the barrier.
@@ -197,7 +198,7 @@ func ends(items []item) bool {
 	return false
 }
 
-// finish ends a stream whose connection has ended.
+// finish ends a stream after the end of its connection.
 func (s *side) finish(st stream, last item) stream {
 	if !st.old {
 		for _, it := range st.items {
@@ -284,7 +285,7 @@ func (s *side) hello(step *Step) []byte {
 	return wire.AppendFrame(nil, req, encoded(make([]byte, h.Tail)))
 }
 
-// welcome reads the answer to the handshake and to what was sent behind it.
+// welcome reads the answers to the handshake and to the requests behind it.
 func (s *side) welcome(st stream, c *conn, step *Step, wait bool) stream {
 	it := c.readHandshake(patience)
 	if it.over() {
@@ -366,8 +367,8 @@ func (s *side) restart(ctx context.Context) error {
 	return s.member.Restart(ctx)
 }
 
-// barrier collects what other sessions were told because of the step: events come before the
-// answer to a ping that is sent when the step's own answers are there.
+// barrier collects the events of other sessions because of the step: events come before the answer
+// to a ping that is sent when the step's own answers are there.
 func (s *side) barrier(streams []stream) []stream {
 	done := make(map[int]bool)
 	for _, st := range streams {

@@ -6,7 +6,7 @@ import (
 	"lockkeeper/wire"
 )
 
-// Kind says what a Step does.
+// Kind is the kind of a Step.
 type Kind string
 
 // The kinds of steps.
@@ -36,13 +36,13 @@ type Step struct {
 	ID   int
 	Kind Kind
 	Slot int
-	// Requests of Do, and what Connect, Attach and Expire send right behind the handshake.
+	// Requests of Do, and the requests of Connect, Attach and Expire right behind the handshake.
 	Requests  []Request
 	Handshake Handshake // of Connect and Attach
 	Bytes     []byte    // of Raw
 }
 
-// Handshake is what a client sends when it connects.
+// Handshake is the connect request of a client.
 type Handshake struct {
 	TimeoutMs   int32
 	ReadOnly    bool
@@ -50,7 +50,7 @@ type Handshake struct {
 	Password    Password
 	Zxid        LastZxid
 	Foreign     bool // the id of a session that does not exist
-	Tail        int  // so many bytes too many
+	Tail        int  // number of extra bytes
 }
 
 // usualHandshake opens a session, or attaches to one, without anything unusual.
@@ -77,8 +77,8 @@ const (
 	SeenAhead   LastZxid = "ahead" // one more
 )
 
-// unordered says whether events of the step may come in any order: those of the ephemeral nodes of
-// one session, which vanish together.
+// unordered says whether events of the step may come in any order: the ephemeral nodes of one
+// session vanish together.
 func (s *Step) unordered() bool {
 	return s.Kind == Expire || slices.ContainsFunc(s.Requests,
 		func(r Request) bool { return r.Op == wire.OpCloseSession })

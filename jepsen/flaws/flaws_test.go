@@ -32,15 +32,15 @@ const patience = 10 * time.Second
 // A flaw is a published flaw of ZooKeeper that a client can play.
 type flaw struct {
 	cve string
-	// members is how many members are played on, 0 one.
+	// members is the size of the cluster, 0 means one.
 	members int
 	// own says that it harms the server, so that nothing else is played on it. With options
 	// ZooKeeper has a server of its own, too: they are more of its JVM.
 	own     bool
 	options []string
-	// play does what the flaw lets somebody do, and returns what comes of it.
+	// play plays the flaw, and returns the outcome.
 	play func(s *scene) string
-	// zookeeper and lockkeeper are what comes of it on ZooKeeper 3.8.0 and here.
+	// zookeeper and lockkeeper are the expected outcomes on ZooKeeper 3.8.0 and here.
 	zookeeper, lockkeeper string
 }
 
@@ -54,7 +54,7 @@ type scene struct {
 	dir     string
 }
 
-// settings are those of every server.
+// settings are the settings of every server.
 var settings = []string{"audit.enable=true", "extendedTypesEnabled=true", "4lw.commands.whitelist=srvr",
 	"ensembleAuthName=alpha", "authProvider.1=org.apache.zookeeper.server.auth.EnsembleAuthenticationProvider"}
 
@@ -177,7 +177,7 @@ func (c *client) create(path, owner string) {
 	c.must(wire.OpCreate, wire.CreateRequest{Path: path, ACL: acl})
 }
 
-// log returns what the member has logged, its audit log behind it.
+// log returns the member's log, with its audit log behind it.
 func (s *scene) log() string {
 	text, err := os.ReadFile(s.member.LogPath())
 	if err != nil {
@@ -190,8 +190,7 @@ func (s *scene) log() string {
 	return string(text) + string(audit)
 }
 
-// logged waits until what the member has logged has a text, and returns the line with it, and its
-// end.
+// logged waits until the member's log has a text, and returns the line with it, and its end.
 func (s *scene) logged(part string) (line string) {
 	s.t.Helper()
 	err := jepsen.Poll(s.ctx, 20*time.Millisecond, func() error {
@@ -302,7 +301,7 @@ func TestPublishedFlaws(t *testing.T) {
 	}
 }
 
-// Every flaw that is played is in the table of docs/security.md, with what comes of it.
+// Every flaw that is played is in the table of docs/security.md, with its outcome.
 func TestFlawsAreInTheTable(t *testing.T) {
 	page, err := os.ReadFile("../../docs/security.md")
 	if err != nil {

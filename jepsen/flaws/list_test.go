@@ -109,8 +109,8 @@ func costlyWords(s *scene) string {
 	return strings.Join(answers, ", ")
 }
 
-// joinQuorum comes to the port between members from an address that no member has, as a follower
-// of ZooKeeper whom nobody knows, and reads what it is sent.
+// joinQuorum comes to the port between members from an address that no member has, as an unknown
+// follower of ZooKeeper, and reads the answer.
 func joinQuorum(s *scene) string {
 	leader, err := s.cluster.AwaitLeader(s.ctx)
 	if err != nil {
@@ -205,7 +205,7 @@ type raw string
 // Append implements wire.Record.
 func (r raw) Append(b []byte) []byte { return append(b, r...) }
 
-// deleteContainer sends what a leader says to itself when a container has outlived its purpose,
+// deleteContainer sends a leader's internal request for a container that has outlived its purpose,
 // with the path as in other requests, and as bytes.
 func deleteContainer(s *scene) string {
 	owner := s.connect("ann:pw")
@@ -243,7 +243,7 @@ func forgedFields(s *scene) string {
 func forgedLine(s *scene) string {
 	const forged = "12:00:00.000 [main] INFO forged"
 	got := s.connect().outcome(wire.OpAuth, wire.AuthPacket{Scheme: "ensemble", Auth: []byte("beta\n" + forged + "\n")})
-	// What is behind it in the log shows that it would be there.
+	// The lines behind it in the log show that it would be there.
 	s.connect("eve:pw").create("/behind", "")
 	s.logged("znode=/behind")
 	if slices.Contains(strings.Split(s.log(), "\n"), forged) {

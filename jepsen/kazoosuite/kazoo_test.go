@@ -30,12 +30,12 @@ const (
 	// python is the one that Debian's package python3-kazoo is for; it need not be the first on the
 	// PATH.
 	python = "/usr/bin/python3"
-	// modules are what kazoo's tests import, with the Debian packages that have them.
+	// modules are the imports of kazoo's tests, with the Debian packages that have them.
 	modules = "kazoo.tests pytest mock objgraph eventlet gevent puresasl"
 	missing = "python3-kazoo python3-pytest python3-mock python3-objgraph python3-eventlet python3-gevent " +
 		"python3-pure-sasl"
 
-	// suiteTests is about how many tests kazoo has; a run with much fewer has not found them.
+	// suiteTests is about the number of kazoo's tests; a run with much fewer has not found them.
 	suiteTests = 450
 	// patience is for all of them, where the reference takes 3 minutes.
 	patience = 12 * time.Minute
@@ -44,9 +44,9 @@ const (
 	testPatience     = time.Minute
 	excludedPatience = 8 * time.Second
 
-	// maxAgain is how many tests may be tried a second time. kazoo's tests wait for what they
-	// expect, but not for long (5 s for a session that is moved, 15 s for a server that starts),
-	// which a busy machine can exceed. What is wrong with a server fails a second time, or fails
+	// maxAgain is the number of tests that may be tried a second time. kazoo's tests wait for their
+	// conditions, but not for long (5 s for a session that is moved, 15 s for a server that
+	// starts), which a busy machine can exceed. A fault of a server fails a second time, or fails
 	// more of them.
 	maxAgain = 5
 )
@@ -58,7 +58,7 @@ func TestMain(m *testing.M) {
 	os.Exit(jepsen.Main(m, &tools, jepsen.Race))
 }
 
-// findPython says what is missing for kazoo's tests.
+// findPython names the missing requirements of kazoo's tests.
 func findPython() error {
 	err := exec.Command(python, "-B", "-c", "import "+strings.ReplaceAll(modules, " ", ",")).Run()
 	if err != nil {
@@ -184,7 +184,7 @@ func (s *suite) list(words []string) string {
 	return string(text)
 }
 
-// result is what became of one test, as the stand-in records it.
+// result is the result of one test, as the stand-in records it.
 type result struct {
 	ID      string
 	Outcome string // passed, failed, skipped
@@ -247,7 +247,7 @@ func (s *suite) failed() []string {
 	return all
 }
 
-// judge compares what passed with what should.
+// judge compares the passed tests with the expected ones.
 func (s *suite) judge() {
 	s.t.Helper()
 	r := s.read()
@@ -287,7 +287,7 @@ func (s *suite) judge() {
 		s.target.Name, s.servers, len(r.collected), passed, listed, seconds)
 }
 
-// complaints fails the test for what the servers' logs say of the servers themselves.
+// complaints fails the test for faults of the servers in their logs.
 func (s *suite) complaints() {
 	s.t.Helper()
 	logs, err := filepath.Glob(s.file("logs/*"))

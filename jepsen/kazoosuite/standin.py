@@ -42,8 +42,8 @@ ONLY = set(json.loads(os.environ["STANDIN_ONLY"]))
 PATIENCE = int(os.environ["STANDIN_PATIENCE"])
 EXCLUDED_PATIENCE = int(os.environ["STANDIN_EXCLUDED_PATIENCE"])
 
-# The Java system properties of kazoo's that matter to the tests, and what they
-# are called in lockkeeper's zoo.cfg.
+# The Java system properties of kazoo's that matter to the tests, with their names in lockkeeper's
+# zoo.cfg.
 PROPERTIES = {
     "-Djava.security.auth.login.config": "java.security.auth.login.config",
     "-Dreadonlymode.enabled": "readonlymode.enabled",

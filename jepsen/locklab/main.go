@@ -29,7 +29,7 @@ import (
 // Exit statuses.
 const (
 	exitOK      = 0
-	exitInvalid = 1 // what no lock may do, see options.judge
+	exitInvalid = 1 // a forbidden outcome, see options.judge
 	exitUsage   = 2 // a wrong command line, or it could not be done
 )
 
@@ -104,7 +104,7 @@ func parse(args []string, stdout, stderr io.Writer) (o options, status int, ok b
 	return o, exitOK, true
 }
 
-// check says what is wrong with the flags, and fills in what follows from others.
+// check validates the flags, and fills in those that follow from others.
 func (o *options) check() error {
 	if o.explain != "" {
 		way, fault, ok := strings.Cut(o.explain, "/")
@@ -220,7 +220,7 @@ func printList(w io.Writer) {
 	}
 }
 
-// play plays what the flags ask for.
+// play plays the stories that the flags select.
 func (o options) play(ctx context.Context, args []string, stdout io.Writer) (d *page.Document, err error) {
 	scratch, err := jepsen.NewScratch()
 	if err != nil {
@@ -301,8 +301,8 @@ func (o options) playAll(ctx context.Context, d *page.Document, stdout io.Writer
 	return context.Cause(ctx)
 }
 
-// stories are those that are to be played with a system, by how many servers it has for them; 0 is
-// the system's own number.
+// stories are the stories to play with a system, by its number of servers for them; 0 is the
+// system's own number.
 func (o options) stories(kind system.Kind) iter.Seq2[int, []play.Fault] {
 	return func(yield func(int, []play.Fault) bool) {
 		if !o.cuts {
@@ -320,7 +320,7 @@ func (o options) stories(kind system.Kind) iter.Seq2[int, []play.Fault] {
 	}
 }
 
-// chosen are those of these stories that the flags name.
+// chosen are the stories that the flags name.
 func (o options) chosen(faults []play.Fault) []play.Fault {
 	return slices.DeleteFunc(slices.Clone(faults), func(f play.Fault) bool { return !chosen(o.faults, f.Name) })
 }
@@ -409,8 +409,8 @@ func (o options) write(d *page.Document, stdout io.Writer) error {
 		d.Illustrate(strings.TrimSuffix(o.out, ".md"), words(o.pictures)))
 }
 
-// judge says what must not be: a lock that fails without a fault, one that a side without a
-// majority gives away, and a planted bug that was not found although all its stories were played.
+// judge returns the forbidden outcomes: a lock that fails without a fault, one that a side without
+// a majority gives away, and a planted bug that was not found although all its stories were played.
 func (o options) judge(d *page.Document) (complaints []string) {
 	found := make(map[string]int)
 	for _, r := range d.Results {

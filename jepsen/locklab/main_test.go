@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// played is what the test reads of a report.
+// played has the fields of a report that the test reads.
 type played struct {
 	Results []struct {
 		Way, System, Fault, Skipped string
@@ -107,7 +107,7 @@ func foundAgain(t *testing.T, name string) bool {
 	return len(r.Results) == 1 && r.Results[0].Figures.Bystanders > 0
 }
 
-// playAll is the program, and what it has written. The exit status must be 0.
+// playAll runs the program, and returns its output. The exit status must be 0.
 func playAll(t *testing.T, args ...string) (r played) {
 	t.Helper()
 	dir := t.TempDir()
@@ -180,7 +180,7 @@ func kindOf(w lock.Way) system.Kind {
 	return system.Kind{Needs: func() error { return jepsen.ErrMissing }}
 }
 
-// What is wrong with a command line is said, all of it, and nothing is started.
+// All faults of a command line are reported, and nothing is started.
 func TestCommandLine(t *testing.T) {
 	for _, c := range []struct {
 		args   string

@@ -73,10 +73,10 @@ const (
 // Entry describes a mutation.
 type Entry struct {
 	Mutation Mutation
-	Name     string // what the command line calls it
+	Name     string // on the command line
 	Promise  string // of the contract, that it breaks
 	Where    string // the file that is changed
-	What     string // what is wrong
+	What     string // the fault
 	// Quick: the simulations catch it within seconds.
 	Quick bool
 	// Scenario is the test of jepsen/simtest that aims at it; "" if it is for the random

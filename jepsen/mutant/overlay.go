@@ -79,7 +79,8 @@ func changed(root string) (map[string]string, error) {
 	return texts, nil
 }
 
-// Files writes the files with the bugs into dir. It returns what replaces what, for an overlay.
+// Files writes the files with the bugs into dir. It returns the replacement of each file, for an
+// overlay.
 func Files(dir string) (map[string]string, error) {
 	out, err := exec.Command("go", "list", "-f", "{{.Dir}}", "lockkeeper/jepsen/mutant").Output()
 	if err != nil {
@@ -102,8 +103,8 @@ func Files(dir string) (map[string]string, error) {
 	return replace, nil
 }
 
-// Overlay writes the files with the bugs into dir, and the file that go build -overlay wants, whose
-// name it returns.
+// Overlay writes the files with the bugs into dir, and the file for go build -overlay. It returns
+// the name of that file.
 func Overlay(dir string) (string, error) {
 	replace, err := Files(dir)
 	if err != nil {

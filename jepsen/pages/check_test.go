@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// checker compares commands with what exists.
+// checker compares commands with the existing ones.
 type checker struct {
 	module     string
 	lockkeeper string // the binary
@@ -35,7 +35,7 @@ func newChecker(t *testing.T, module, lockkeeper string) *checker {
 		})}
 }
 
-// check says what is wrong with a command line.
+// check returns the fault of a command line.
 func (c *checker) check(line string) error {
 	w := words(strings.TrimLeft(line, "("))
 	if len(w) == 0 {
@@ -68,7 +68,7 @@ func (c *checker) checkFiles(names ...string) error {
 	return nil
 }
 
-// subcommands are the commands whose first argument is one as well.
+// subcommands are the commands with a command as their first argument.
 var subcommands = []string{"certs", "cluster", "log", "config", "snapshot"}
 
 func (c *checker) checkLockkeeper(args []string) error {

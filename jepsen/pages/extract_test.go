@@ -14,7 +14,7 @@ type block struct {
 	text  string
 }
 
-// programs are the first words of commands. What begins with another word is no command.
+// programs are the first words of commands. A line that begins with another word is no command.
 var programs = regexp.MustCompile(
 	`^\(?(lockkeeper|\./lockkeeper|go|\./test|\./release|jepsen/compare\.sh|curl|docker|kubectl|systemctl|install|mkdir|umask|openssl|export|for|echo|printf)\s`)
 

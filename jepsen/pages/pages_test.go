@@ -50,8 +50,8 @@ var unrun = []struct{ page, begins, reason string }{
 	{"docs/release.md", "go run ./internal/release", "takes minutes; the tests of internal/release build one platform"},
 }
 
-// readings are what is replaced in a block before it is run: addresses and files of the page by
-// those of the test.
+// readings are the replacements in a block before it is run: addresses and files of the page by the
+// test's.
 func (s *stage) readings() *strings.Replacer {
 	c := s.cluster.Members()
 	return strings.NewReplacer(

@@ -24,7 +24,7 @@ type kindView struct {
 	Count  int
 }
 
-// kindClasses is how many colours the style sheet has for faults.
+// kindClasses is the number of colours that the style sheet has for faults.
 const kindClasses = 6
 
 // drawFaults makes a lane and a shade for each kind of fault.
@@ -62,7 +62,7 @@ func drawFaults(s scale, faults []Fault) ([]kindView, []shade) {
 	return lanes, shades
 }
 
-// mostShades is how many colours may lie upon each other. With more kinds of faults there is one
+// mostShades bounds the colours that lie upon each other. With more kinds of faults there is one
 // colour for all of them: the lanes say which it was.
 const mostShades = 3
 
@@ -90,7 +90,7 @@ func (s scale) uprights(spans []span) string {
 	return p.String()
 }
 
-// rowHeight is that of a row of the timeline, in pixels; the style sheet has it too.
+// rowHeight is the height of a row of the timeline, in pixels; the style sheet has it too.
 const rowHeight = 16
 
 // draw fills in the paths of row number i.
@@ -108,7 +108,8 @@ type chart struct {
 	OK, Fail, Info string
 }
 
-// drawThroughput draws how many operations ended in each second, by outcome, one upon the other.
+// drawThroughput draws the number of operations that ended in each second, by outcome, one upon the
+// other.
 func drawThroughput(s scale, figures Figures) chart {
 	length := time.Duration(figures.SliceMs) * time.Millisecond
 	var sums []Slice
@@ -120,8 +121,7 @@ func drawThroughput(s scale, figures Figures) chart {
 		}
 	}
 	highest := 0.0
-	// What is left of the last slice is not taken for less than a fifth: a rate over a moment means
-	// nothing.
+	// The rest of the last slice counts as a fifth at least: a rate over a moment means nothing.
 	perSecond := func(i, n int) float64 { return float64(n) / max(s.sliceAt(i, length), length/5).Seconds() }
 	for i, sum := range sums {
 		highest = max(highest, perSecond(i, sum.OK+sum.Fail+sum.Info))
@@ -172,7 +172,7 @@ type latencyChart struct {
 
 func drawLatency(s scale, sliceMs int64, o OpFigures) latencyChart {
 	length := time.Duration(sliceMs) * time.Millisecond
-	const least = 0.01 // ms; what took less is drawn there
+	const least = 0.01 // ms; shorter operations are drawn there
 	lowest, highest := o.Latency.MaxMs, o.Latency.MaxMs
 	for _, slice := range o.Slices {
 		if slice.OK > 0 {

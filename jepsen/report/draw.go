@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// All pictures of a page share the axis of time: 0 to pictureWidth, stretched to what the screen
-// has.
+// All pictures of a page share the axis of time: 0 to pictureWidth, stretched to the screen.
 const pictureWidth = 1000
 
 // A scale puts times onto the axis.

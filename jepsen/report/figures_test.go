@@ -46,7 +46,7 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
-// However long a run is, there are at most so many slices.
+// The number of slices is bounded, however long a run is.
 func TestSliceLength(t *testing.T) {
 	for _, run := range []time.Duration{time.Millisecond, time.Minute, 10 * time.Minute, 601 * time.Second, time.Hour,
 		1000 * time.Hour} {
@@ -57,8 +57,8 @@ func TestSliceLength(t *testing.T) {
 	}
 }
 
-// A row shows what ended in a slice of time, what failed above what did not, and waiting in
-// between.
+// A row shows the operations that ended in a slice of time, failures above successes, and waiting
+// in between.
 func TestRow(t *testing.T) {
 	const length = timelineSlices * time.Second // a second is a slice
 	s := time.Second

@@ -15,7 +15,7 @@ import (
 )
 
 // Bounds of what a page shows, so that it stays one that a browser opens at once. page.html bounds
-// its lists, too. What is left out is said, and is in the files beside the page.
+// its lists, too. The page names the omitted parts, and the files beside it have them.
 const (
 	maxTextBytes = 2000
 	maxLatencies = 6    // pictures of latency, of the most frequent operations
@@ -40,7 +40,7 @@ var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 	"next":    func(i int) int { return i + 1 },
 }).Parse(pageText))
 
-// first are the first n of a list, beyond is how many there are more.
+// first are the first n of a list, beyond the number of the others.
 func first(n int, list any) any {
 	v := reflect.ValueOf(list)
 	return v.Slice(0, min(n, v.Len())).Interface()
@@ -56,7 +56,7 @@ func WriteHTML(w io.Writer, r *Run) error {
 	return nil
 }
 
-// A page is what the template shows, beside the run itself.
+// A page has the data of the template, beside the run itself.
 type page struct {
 	*Run
 	Style      template.CSS
@@ -109,7 +109,7 @@ func newPage(r *Run) *page {
 	return p
 }
 
-// Data is what the script shows.
+// Data is the data of the script.
 func (p *page) Data() any {
 	type data struct {
 		LengthMs int64       `json:"lengthMs"`
@@ -121,7 +121,7 @@ func (p *page) Data() any {
 	return data{p.Scale.length.Milliseconds(), p.Figures.SliceMs, ops, acts}
 }
 
-// Picture is what is shown with verdict number i.
+// Picture is the picture of verdict number i.
 func (p *page) Picture(i int) Picture {
 	if i < len(p.Pictures) {
 		return p.Pictures[i]

@@ -143,7 +143,7 @@ func TestHostileTextStaysText(t *testing.T) {
 	}
 	tags := regexp.MustCompile(`<[a-z][^>]*>`).FindAllString(page, -1)
 	for _, tag := range tags {
-		// What stands between quotation marks is a value, and must not have ended early.
+		// A text between quotation marks is a value, and must not have ended early.
 		rest := regexp.MustCompile(`="[^"]*"`).ReplaceAllString(tag, "")
 		if strings.Contains(rest, "onload") || strings.Contains(rest, "onerror") || strings.Contains(rest, "alert") {
 			t.Errorf("an attribute came of the text: %s", tag)

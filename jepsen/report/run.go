@@ -9,8 +9,8 @@ import (
 	"lockkeeper/jepsen/workload"
 )
 
-// A Run is what a report is made of. Fields that do not apply are zero; what the page has no data
-// for it leaves out.
+// A Run is the input of a report. Fields that do not apply are zero; the page leaves out parts
+// without data.
 type Run struct {
 	// Title is the run in one line, as "lock on 5 members under partition, kill".
 	Title string `json:"title"`
@@ -20,7 +20,7 @@ type Run struct {
 	// as the history.
 	Began time.Time     `json:"began"`
 	Took  time.Duration `json:"-"`
-	// Seed is what made the run's choices; Again the command line that makes them again.
+	// Seed decided the run's choices; Again the command line that makes them again.
 	Seed  uint64 `json:"seed"`
 	Again string `json:"again"`
 	// Settings are the configuration, in the order in which they are shown.
@@ -31,9 +31,9 @@ type Run struct {
 	// verdict.
 	Verdicts []workload.Verdict `json:"verdicts"`
 	Pictures []Picture          `json:"-"`
-	// Complaints are what was wrong with the run itself: data races and panics of members, a client
-	// that could not begin, a member that did not come back. A run that has any is not valid,
-	// whatever the checkers say.
+	// Complaints are the faults of the run itself: data races and panics of members, a client that
+	// could not begin, a member that did not come back. A run that has any is not valid, whatever
+	// the checkers say.
 	Complaints []string `json:"complaints,omitempty"`
 	// Ops is the history.
 	Ops []jepsen.Op `json:"-"`
@@ -50,7 +50,7 @@ type Picture struct {
 	Lanes  []Lane
 }
 
-// Scale is that of the lanes, for the template.
+// Scale is the scale of the lanes, for the template.
 func (p Picture) Scale() scale { return scale{p.Length} }
 
 // A Lane is a line of time.
@@ -68,11 +68,11 @@ type Bar struct {
 // A Fault is a time in which something was broken, or a moment at which something was done to the
 // cluster.
 type Fault struct {
-	// Kind is what it was, in one word, as in the history: cut, kill, pause.
+	// Kind is its kind, in one word, as in the history: cut, kill, pause.
 	Kind string `json:"kind"`
-	// On is what it was done to, as "m2" or "1 2 | 3 4 5".
+	// On is its target, as "m2" or "1 2 | 3 4 5".
 	On string `json:"on,omitempty"`
-	// From and To are since the start of the history. They are equal for what has no length (a
+	// From and To are since the start of the history. They are equal for a fault without length (a
 	// transfer of leadership).
 	From time.Duration `json:"fromNs"`
 	To   time.Duration `json:"toNs"`

@@ -68,7 +68,7 @@ func sample(clients int, length time.Duration) *Run {
 	return r
 }
 
-// sampleOps are what client c does at one moment.
+// sampleOps are the operations of client c at one moment.
 func sampleOps(random *rand.Rand, now time.Duration, c int, broken bool) []jepsen.Op {
 	worker := fmt.Sprintf("c%d", c)
 	if random.IntN(6) != 0 {

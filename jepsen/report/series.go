@@ -13,7 +13,7 @@ import (
 // bytes, for longer ones.
 const maxSlices = 600
 
-// Figures are the measures of a run. They are what the pictures are drawn from.
+// Figures are the measures of a run. The pictures show them.
 type Figures struct {
 	// SliceMs is the length of one slice of time: 1 s, or more in runs of more than ten minutes.
 	SliceMs int64 `json:"sliceMs"`
@@ -24,21 +24,21 @@ type Figures struct {
 // OpFigures are the measures of the operations of one name.
 type OpFigures struct {
 	F string `json:"f"`
-	// OK, Fail and Info count the operations that ended so. Info are those whose outcome is not
-	// known.
+	// OK, Fail and Info count the operations that ended so. Info are the ones with an unknown
+	// outcome.
 	OK   int `json:"ok"`
 	Fail int `json:"fail"`
 	Info int `json:"info"`
-	// Latency is that of the operations that took effect.
+	// Latency is the latency of the operations that took effect.
 	Latency Latency `json:"latency"`
 	// Slices are the same, by the slice of time in which the operations ended.
 	Slices []Slice `json:"slices"`
 }
 
-// count is how many operations there were.
+// count is the number of operations.
 func (o OpFigures) count() int { return o.OK + o.Fail + o.Info }
 
-// A Slice is what ended in one slice of time.
+// A Slice has the operations that ended in one slice of time.
 type Slice struct {
 	OK      int     `json:"ok"`
 	Fail    int     `json:"fail"`
@@ -97,7 +97,7 @@ func measure(calls []call, run time.Duration) Figures {
 	return figures
 }
 
-// latency is that of the calls that took effect.
+// latency is the latency of the calls that took effect.
 func latency(calls []call) Latency {
 	var ms []float64
 	for _, c := range calls {

@@ -11,19 +11,18 @@ import (
 )
 
 const (
-	// timelineSlices is into how many slices of time a row is divided: about one for each two
-	// pixels.
+	// timelineSlices is the number of slices of time in a row: about one for each two pixels.
 	timelineSlices = 500
-	// maxRows bounds how many clients have rows.
+	// maxRows bounds the clients with rows.
 	maxRows = 48
 )
 
-// A row is what one client did.
+// A row has the operations of one client.
 type row struct {
 	Worker string
 	// ended are the slices of time in which operations ended, by how; waited are those in which the
-	// client waited for an answer. What is drawn later covers what is drawn before it: one lost
-	// reply among a hundred good ones is seen.
+	// client waited for an answer. Later marks cover earlier ones: one lost reply among a hundred
+	// good ones is seen.
 	ended  map[jepsen.Kind][]span
 	waited []span
 	// held are the times in which it held a lock, apart the times without a connection.
@@ -170,14 +169,14 @@ type call struct {
 // took is how long the client waited.
 func (c call) took() time.Duration { return c.end - c.begin }
 
-// callKey is what an invoke and its end have in common.
+// callKey is the key that an invoke and its end have in common.
 type callKey struct {
 	worker, contender, f string
 	id                   int64
 }
 
-// findCalls pairs invokes with their ends, in the order of the invokes. What has no end lasts until
-// the end of the run.
+// findCalls pairs invokes with their ends, in the order of the invokes. A call without an end lasts
+// until the end of the run.
 func findCalls(ops []jepsen.Op, end time.Duration) []call {
 	var calls []call
 	open := make(map[callKey]int)
@@ -199,7 +198,7 @@ func findCalls(ops []jepsen.Op, end time.Duration) []call {
 	return calls
 }
 
-// workerOf is the client to whose row an operation belongs.
+// workerOf is the client with the row of an operation.
 func workerOf(op jepsen.Op) string {
 	if op.Worker != "" {
 		return op.Worker

@@ -31,8 +31,7 @@ func Write(dir, scratch string, r *Run) error {
 	return errors.Join(err, copyLogs(dir, scratch))
 }
 
-// writeFile makes a file of what write writes. When it returns without an error, nothing is
-// missing.
+// writeFile makes a file of write's output. When it returns without an error, nothing is missing.
 func writeFile(name string, write func(io.Writer) error) error {
 	f, err := os.Create(name)
 	if err != nil {
@@ -45,8 +44,8 @@ func writeFile(name string, write func(io.Writer) error) error {
 	return nil
 }
 
-// copyLogs copies the logs that are not empty: client1.log under its name, m1/log as m1.log. What
-// is in a member's data directory is no such log.
+// copyLogs copies the logs that are not empty: client1.log under its name, m1/log as m1.log. Files
+// in a member's data directory are no such logs.
 func copyLogs(dir, scratch string) error {
 	return filepath.WalkDir(scratch, func(name string, entry fs.DirEntry, err error) error {
 		switch {
@@ -98,14 +97,14 @@ func ReplaceTable(file, name, table string) error {
 	return nil
 }
 
-// A Summary is what report.json holds: a Run without its history.
+// A Summary is the content of report.json: a Run without its history.
 type Summary struct {
 	*Run
 	Valid   workload.Valid `json:"valid"`
 	TookMs  int64          `json:"tookMs"`
 	Faults  []Fault        `json:"faults"`
 	Figures Figures        `json:"figures"`
-	// HistoryOps is how many entries the history has.
+	// HistoryOps is the number of entries in the history.
 	HistoryOps int `json:"historyOps"`
 }
 

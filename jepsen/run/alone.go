@@ -13,9 +13,9 @@ import (
 // loneLeader cuts the leader off from the other members, together with half of the clients, and
 // restarts the other members meanwhile. They elect another leader at once, as they have no
 // connections to the old one that would have to time out first; the old one gives up only when it
-// has noticed that its followers are silent, and goes on serving its clients until then. That is
-// what a switch does that fails when the machines behind it lose their power, too. With clients
-// that reach both sides nobody would see two holders: they go where requests are answered.
+// has noticed that its followers are silent, and goes on serving its clients until then. So does a
+// switch that fails when the machines behind it lose their power, too. With clients that reach both
+// sides nobody would see two holders: they go where requests are answered.
 func loneLeader() nemesis {
 	return nemesis{
 		name: "lone-leader",
@@ -76,7 +76,7 @@ func (f *field) clientNames(numbers []int) string {
 // divide lets some clients, by number, reach one member only, and all others the other members
 // only.
 func (f *field) divide(one *jepsen.Member, others []*jepsen.Member, with []int) error {
-	beyond := make([][]string, len(f.clients)) // what each client cannot reach
+	beyond := make([][]string, len(f.clients)) // members that each client cannot reach
 	for n := range beyond {
 		beyond[n] = []string{one.ClientAddr}
 	}

@@ -34,7 +34,7 @@ type clientSpec struct {
 }
 
 // cutLine begins a line on a client's standard input with the members that it cannot reach from now
-// on, as JSON; those of the line before it reaches again.
+// on, as JSON; it reaches the members of the line before again.
 const cutLine = "cut "
 
 // Client is the process of client n of some workloads, the other end of a Test: it gets a
@@ -105,7 +105,7 @@ type client struct {
 // String is the client's name on the terminal.
 func (c *client) String() string { return fmt.Sprintf("client %d", c.n) }
 
-// startClient starts a process that does what spec says.
+// startClient starts the process of a client.
 func startClient(command []string, spec clientSpec, dir string) (*client, error) {
 	line, err := json.Marshal(spec)
 	if err != nil {
@@ -163,7 +163,7 @@ func (c *client) readHistory(out io.ReadCloser) {
 	}
 }
 
-// history is what the client did, so far.
+// history is the client's history so far.
 func (c *client) history() []jepsen.Op {
 	c.mu.Lock()
 	defer c.mu.Unlock()

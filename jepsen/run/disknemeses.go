@@ -9,13 +9,12 @@ import (
 	"lockkeeper/jepsen"
 )
 
-// What happens to members' disks. (jepsen.Op.F)
+// Faults of members' disks. (jepsen.Op.F)
 const (
 	// FDiskFull, FDiskFree: there is no space left; there is again.
 	FDiskFull = "disk-full"
 	FDiskFree = "disk-free"
-	// FDiskFail, FDiskNew: every access fails; the member was started again on what had been
-	// synced.
+	// FDiskFail, FDiskNew: every access fails; the member was started again on the synced bytes.
 	FDiskFail = "disk-fail"
 	FDiskNew  = "disk-new"
 )
@@ -71,7 +70,7 @@ func hasDisks(f *field) error {
 
 func failDisk(_ context.Context, f *field, m *jepsen.Member) error { return f.disks.Fail(m.ID) }
 
-// renew ends a member and starts it again on what had been fsynced.
+// renew ends a member and starts it again on the fsynced bytes.
 func renew(_ context.Context, f *field, m *jepsen.Member) error {
 	return errors.Join(m.Kill(), f.disks.Renew(m.ID), m.Start())
 }

@@ -16,7 +16,8 @@ import (
 	"lockkeeper/jepsen/workload"
 )
 
-// A field is what nemeses act on. Its methods may be called by several of them at the same time.
+// A field is the cluster that nemeses act on. Its methods may be called by several of them at the
+// same time.
 type field struct {
 	target   jepsen.Target
 	scratch  string

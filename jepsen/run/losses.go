@@ -192,8 +192,8 @@ func damageSnapshot(dataDir string) (damaged bool, err error) {
 // tornBytes is how much nonsense tearLog writes.
 const tornBytes = 16
 
-// tearLog writes nonsense over the end of what was written last: the newest segment in dir has
-// zeros behind it.
+// tearLog writes nonsense over the end of the last write: the newest segment in dir has zeros
+// behind it.
 func tearLog(dir string) error {
 	segments, err := filepath.Glob(filepath.Join(dir, "*.log"))
 	if err != nil || len(segments) == 0 {

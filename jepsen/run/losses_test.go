@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// What is torn is the end of the newest segment's content.
+// tearLog tears the end of the newest segment's content.
 func TestTearLog(t *testing.T) {
 	dir := t.TempDir()
 	old := bytes.Repeat([]byte{7}, 100)
@@ -38,7 +38,7 @@ func TestTearLog(t *testing.T) {
 	}
 }
 
-// What is damaged is one byte of each file of the snapshots.
+// One byte of each file of the snapshots is damaged.
 func TestDamageSnapshot(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, "snapshots", "2-10-1", "state.bin")

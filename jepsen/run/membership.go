@@ -14,7 +14,7 @@ import (
 	"lockkeeper/jepsen"
 )
 
-// What is done to the membership. (jepsen.Op.F)
+// Changes of the membership. (jepsen.Op.F)
 const (
 	// FTransfer: the leadership is transferred to another member.
 	FTransfer = "transfer"
@@ -23,7 +23,7 @@ const (
 	FAdd    = "add"
 )
 
-// memberNemeses do what operators do.
+// memberNemeses act as operators.
 func memberNemeses() []nemesis {
 	members := strike{
 		began: FRemove, over: FAdd, choose: anyOne, forGood: true, mend: each(rebuild),
@@ -63,7 +63,7 @@ func canReconfigure(f *field) error {
 // toolPatience is how long one call of the operator's program may take.
 const toolPatience = 20 * time.Second
 
-// clusterTool runs lockkeeper cluster. An error has what it printed.
+// clusterTool runs lockkeeper cluster. An error has its output.
 func (f *field) clusterTool(ctx context.Context, args ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, toolPatience+5*time.Second)
 	defer cancel()
@@ -78,7 +78,7 @@ func (f *field) common() []string {
 	return []string{"-auth", jepsen.AdminAuth, "-timeout", toolPatience.String(), "-servers", f.cluster.Servers()}
 }
 
-// firstLine is what a terminal has room for.
+// firstLine is the part that a terminal has room for.
 func firstLine(err error) string {
 	lines := strings.Split(strings.TrimSpace(err.Error()), "\n")
 	return lines[len(lines)-1]

@@ -24,21 +24,21 @@ type nemesis struct {
 	usable func(f *field) error
 	// rest is how long it waits before it breaks something, lasts until it mends it.
 	rest, lasts span
-	// plan chooses what to do. A nil act means that there is nothing to do now.
+	// plan chooses the next act; nil means none now.
 	plan func(ctx context.Context, f *field, rng *rand.Rand) (*act, error)
 }
 
 // An act is one thing that a nemesis does.
 type act struct {
-	// on is what it is done to, for people: "m1 m3", "m1 | m2 m3".
+	// on is its target, for people: "m1 m3", "m1 | m2 m3".
 	on string
-	// begin and end are what happens, as the history has it; end is empty for what has no length.
+	// begin and end are its events in the history; end is empty for an act without length.
 	begin, end []jepsen.Op
 	start      func(ctx context.Context) error
 	mend       func(ctx context.Context) error
-	// release gives back what plan has claimed.
+	// release gives back the claims of plan.
 	release func()
-	// harm is what the planner has to know of it.
+	// harm is its harm, for the planner.
 	harm harm
 }
 
@@ -61,7 +61,7 @@ func nemeses() []nemesis {
 		lossNemeses(), clockNemeses(), memberNemeses())
 }
 
-// Nemeses are the names that Test.Nemeses may have, with what they do.
+// Nemeses are the names that Test.Nemeses may have, with their faults.
 func Nemeses() (names, helps []string) {
 	for _, n := range nemeses() {
 		names, helps = append(names, n.name), append(helps, n.help)
@@ -98,8 +98,8 @@ func (n nemesis) canUse(f *field) error {
 	return n.usable(f)
 }
 
-// random is a nemesis' own source of choices, so that what one does depends on nothing but the
-// seed, whatever others there are.
+// random is a nemesis' own source of choices, so that its acts depend on nothing but the seed,
+// whatever others there are.
 func random(seed uint64, name string) *rand.Rand {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(name))
@@ -135,7 +135,7 @@ func (n nemesis) run(ctx context.Context, f *field, seed uint64) error {
 	}
 }
 
-// planTries is how many acts a nemesis plans, at most, until the planner allows one.
+// planTries bounds the acts that a nemesis plans until the planner allows one.
 const planTries = 5
 
 // admitted plans an act that the planner allows; nil, if there is none.
@@ -150,7 +150,7 @@ func (n nemesis) admitted(ctx context.Context, f *field, rng *rand.Rand, lasts t
 	return nil, nil
 }
 
-// giveBack releases what plan has claimed, if anything.
+// giveBack releases the claims of plan, if any.
 func (a *act) giveBack() {
 	if a.release != nil {
 		a.release()
@@ -161,7 +161,7 @@ func (a *act) giveBack() {
 func (n nemesis) act(ctx context.Context, f *field, a *act, lasts time.Duration) error {
 	defer a.giveBack()
 	defer f.planner.over(a)
-	// Recorded first: what it causes must not stand before it.
+	// Recorded first: its effects must not stand before it.
 	fault := f.begin(n.lane(), n.name, a)
 	started := a.start(ctx)
 	if started != nil && ctx.Err() != nil {

@@ -59,8 +59,8 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// A nemesis mends what it broke before it ends, also when it is called off, and what it does is in
-// the history around what it did. The same seed does the same at the same time.
+// A nemesis mends its faults before it ends, also when it is called off, and the history has them
+// with begin and end. The same seed does the same at the same time.
 func TestNemesisRun(t *testing.T) {
 	play := func(seed uint64) string {
 		var out bytes.Buffer
@@ -118,7 +118,7 @@ func TestNemesisRun(t *testing.T) {
 	}
 }
 
-// Nobody breaks what another nemesis has broken.
+// No nemesis breaks a part that another one has broken.
 func TestClaim(t *testing.T) {
 	f := &field{out: io.Discard, claimed: make(map[any]string)}
 	all := []*jepsen.Member{{ID: 1}, {ID: 2}, {ID: 3}}

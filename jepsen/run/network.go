@@ -128,7 +128,7 @@ func cutBridge(hosts []int, _ int) (cut, string) {
 	return c, fmt.Sprintf("%s | %s, between them m%d", members(left), members(right), hosts[n])
 }
 
-// cutRing has every host hear only itself and those after it in a ring, so many in all.
+// cutRing has every host hear only itself and the next ones in a ring, a given number in all.
 func cutRing(hosts []int, hears int) (cut, string) {
 	var c cut
 	for i, to := range hosts {
@@ -162,8 +162,8 @@ func planOneWay(ctx context.Context, f *field, rng *rand.Rand) (*act, error) {
 	return c.act(f, "partition-one-way", on), nil
 }
 
-// FSlow, FLossy: what a member sends to others comes late, or not at the first try; FSmooth: it
-// does not any more. (jepsen.Op.F)
+// FSlow, FLossy: a member's messages come late, or not at the first try; FSmooth: they do not any
+// more. (jepsen.Op.F)
 const (
 	FSlow   = "slow"
 	FLossy  = "lossy"

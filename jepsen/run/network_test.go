@@ -19,7 +19,7 @@ func heardBy(c cut, n int) map[int][]int {
 	return heard
 }
 
-// Every kind of cut is what its name says, whatever the order of the hosts.
+// Every kind of cut fits its name, whatever the order of the hosts.
 func TestCuts(t *testing.T) {
 	for n := 2; n <= 7; n++ {
 		for seed := range uint64(20) {

@@ -28,7 +28,7 @@ const (
 )
 
 // An operator asks lockkeeper's commands and probes about the cluster while it is broken, and notes
-// what they say beside what is known to be true: what the nemeses have done, as a fact.
+// their answers beside the facts: the acts of the nemeses.
 type operator struct {
 	f      *field
 	rng    *rand.Rand
@@ -49,7 +49,7 @@ func (o *operator) run(ctx context.Context) {
 	}
 }
 
-// A question fills in what the answer says.
+// A question fills in the answer.
 type question func(ctx context.Context, s *workload.Statement) error
 
 // facts is the truth at a moment.
@@ -70,7 +70,7 @@ func (o *operator) facts() (now facts) {
 	return now
 }
 
-// truth is what was true all the time between two moments, of which the first was at asked.
+// truth is a state that held all the time between two moments, the first of them at asked.
 func (o *operator) truth(before, after facts, asked time.Duration) workload.Truth {
 	t := workload.Truth{Members: len(o.f.cluster.Members()), Clocks: o.clocks,
 		Calm: before.isCalm && after.isCalm && before.calm == after.calm && asked-before.calm >= workload.StatementSettle}
@@ -108,7 +108,7 @@ func (o *operator) ask(ctx context.Context, op jepsen.Op, q question) {
 	o.f.history.Add(op)
 }
 
-// tool runs lockkeeper with some arguments. What it prints counts whatever its status is.
+// tool runs lockkeeper with some arguments. Its output counts whatever its status is.
 func (o *operator) tool(ctx context.Context, args ...string) ([]byte, error) {
 	cmd := o.f.target.Tool(append(args, "-json", "-servers", o.f.cluster.Servers())...)
 	var out, complaint bytes.Buffer

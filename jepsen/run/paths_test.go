@@ -12,8 +12,8 @@ import (
 	"lockkeeper/jepsen"
 )
 
-// TestPaths: over a path that is cut no byte comes or goes, and nobody can connect; what was open
-// ends when it is whole again. Other paths are whole.
+// TestPaths: over a path that is cut no byte comes or goes, and nobody can connect; open
+// connections end when it is whole again. Other paths are whole.
 func TestPaths(t *testing.T) {
 	got := make(chan string, 2)
 	listen := func() string {
@@ -72,7 +72,7 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-// TestProgressBound: what ZooKeeper promises is later, by syncLimit and a tick.
+// TestProgressBound: ZooKeeper's bound is later, by syncLimit and a tick.
 func TestProgressBound(t *testing.T) {
 	test := Default
 	test.Target = jepsen.Lockkeeper("x")

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// harm is what an act takes away: members that do not run, or cannot be counted on, and directions
-// of the network.
+// harm is the harm of an act: members that do not run, or cannot be counted on, and directions of
+// the network.
 type harm struct {
 	down []int
 	cuts cut
@@ -17,8 +17,8 @@ type harm struct {
 // the time. Nemeses plan without knowing of each other: without a planner, partitions, kills and
 // pauses together leave no majority for most of a run, and such a run shows nothing.
 //
-// A majority can act while one member that runs can talk, in both directions, with so many others
-// that run that they are more than half of all. The zero planner allows everything.
+// A majority can act while one member that runs can talk, in both directions, with others that run,
+// and they are more than half of all. The zero planner allows everything.
 type planner struct {
 	members int
 	able    float64 // the least share of the time, 0 to 1
@@ -95,7 +95,7 @@ func (p *planner) calmSince() (since time.Duration, ok bool) {
 	return p.calm, len(p.active) == 0
 }
 
-// lookLocked compares what can act with what could.
+// lookLocked compares the members that can act with those that could.
 func (p *planner) lookLocked(now time.Duration) {
 	lost := !canAct(p.members, p.harmsLocked(now, false))
 	if lost == p.lost {
@@ -124,7 +124,7 @@ func (p *planner) backLocked(now time.Duration) time.Duration {
 	return times[len(times)-1]
 }
 
-// harmsLocked are those of all acts, or of those that are planned to go on after a moment.
+// harmsLocked are the harms of all acts, or of the acts that are planned to go on after a moment.
 func (p *planner) harmsLocked(after time.Duration, planned bool) []harm {
 	var harms []harm
 	for a, end := range p.active {

@@ -44,7 +44,7 @@ func TestCanAct(t *testing.T) {
 }
 
 // Nemeses that stop members as they please leave a majority for as long as the planner was told,
-// and use up most of what they may.
+// and use up most of their allowance.
 func TestPlannerKeepsAMajority(t *testing.T) {
 	for _, able := range []float64{0, 0.5, 0.9, 1} {
 		synctest.Test(t, func(t *testing.T) {

@@ -16,14 +16,14 @@ const (
 	FWake    = "wake"
 )
 
-// A strike is what a nemesis does to members that it chooses. No two strikes share a member.
+// A strike is a nemesis's fault of members that it chooses. No two strikes share a member.
 type strike struct {
 	// began and over are the operations in the history, one for each member.
 	began, over string
 	choose      choice
 	start, mend step
-	// forGood says that the member loses what it has. There is one such member at a time: two of
-	// three could not be rebuilt.
+	// forGood says that the member loses its data. There is one such member at a time: two of three
+	// could not be rebuilt.
 	forGood bool
 }
 
@@ -86,7 +86,7 @@ func inTurn(steps ...step) step {
 	}
 }
 
-// What can be done to a member.
+// Faults of a member.
 func killMember(_ context.Context, _ *field, m *jepsen.Member) error    { return m.Kill() }
 func startMember(_ context.Context, _ *field, m *jepsen.Member) error   { return m.Start() }
 func pauseMember(ctx context.Context, _ *field, m *jepsen.Member) error { return m.Pause(ctx) }
@@ -100,7 +100,7 @@ func amongAll(howMany func(n int, rng *rand.Rand) int) choice {
 	}
 }
 
-// minority is how many of n members the others can do without, at least 1.
+// minority is the number of n members that the others can do without, at least 1.
 func minority(n int) int { return max((n-1)/2, 1) }
 
 // anyOne chooses one member, theLeader the one that leads.

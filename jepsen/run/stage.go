@@ -197,7 +197,7 @@ func (t Test) asksFor(names ...string) bool {
 	return false
 }
 
-// env is what workloads need to know, apart from the history.
+// env is the input of workloads, apart from the history.
 func (s *stage) env() workload.Env {
 	t := s.test
 	return workload.Env{
@@ -303,8 +303,8 @@ func (s *stage) invoked() (sum int64) {
 	return sum
 }
 
-// heal makes everything whole and waits until every member serves. Nemeses have mended what they
-// broke; this finds what came of it.
+// heal makes everything whole and waits until every member serves. Nemeses have mended their
+// faults; this finds the remaining ones.
 func (s *stage) heal(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, healPatience)
 	defer cancel()
@@ -479,7 +479,7 @@ func (s *stage) close() error {
 	return errors.Join(errs...)
 }
 
-// PrintVerdicts tells the terminal what came out.
+// PrintVerdicts prints the results on the terminal.
 func PrintVerdicts(w io.Writer, r *report.Run) {
 	fmt.Fprintf(w, "\n%-16s %-8s %-8s %s\n", "checker", "promise", "valid", "")
 	for _, v := range r.Verdicts {
@@ -500,7 +500,7 @@ func PrintVerdicts(w io.Writer, r *report.Run) {
 	}
 }
 
-// What is shown on a terminal of a broken promise; the report has more.
+// Bounds of a broken promise's lines on a terminal; the report has more.
 const (
 	maxShown    = 5
 	maxShownOps = 12

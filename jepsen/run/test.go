@@ -26,13 +26,13 @@ var Default = Test{
 type Test struct {
 	// Target is the server software.
 	Target jepsen.Target
-	// Members is how many, 1 to jepsen.MaxHosts.
+	// Members is their number, 1 to jepsen.MaxHosts.
 	Members int
-	// Workloads are what the clients do, by name; at least one, or "all".
+	// Workloads are the workloads of the clients, by name; at least one, or "all".
 	Workloads []string
 	// Libraries are the client libraries of the workload libraries.
 	Libraries []jepsen.Client
-	// Nemeses are what breaks, by name; none, or "all".
+	// Nemeses are the faults, by name; none, or "all".
 	Nemeses []string
 	// Time is for how long things are broken.
 	Time time.Duration
@@ -41,11 +41,11 @@ type Test struct {
 	Able float64
 	// Seed makes the plans.
 	Seed uint64
-	// Clients is how many each workload has.
+	// Clients is the number of clients of each workload.
 	Clients int
 	// Think is how long a client waits between two operations, on average.
 	Think time.Duration
-	// TickTime is the members' tickTime, SessionTimeout what clients ask for.
+	// TickTime is the members' tickTime, SessionTimeout the timeout that clients request.
 	TickTime, SessionTimeout time.Duration
 	// Network is how members are separated: Auto, Namespace or Proxy.
 	Network string
@@ -113,8 +113,8 @@ func (t Test) Check() error {
 }
 
 // Run does the test. An error means that it could not be done; whether promises were broken is in
-// what it returns. When ctx ends, the run is called off and that is an error. Nothing of the run is
-// left then or later, apart from the files in t.Scratch.
+// the result. When ctx ends, the run is called off and that is an error. Nothing of the run is left
+// then or later, apart from the files in t.Scratch.
 func (t Test) Run(ctx context.Context) (*report.Run, error) {
 	if err := t.Check(); err != nil {
 		return nil, err

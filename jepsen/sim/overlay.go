@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// patches are the lines of package runtime (of Go 1.26) that are replaced. What is called instead
-// is in bubbleRand.
+// patches are the lines of package runtime (of Go 1.26) that are replaced. bubbleRand has the
+// replacements.
 var patches = []struct{ file, old, new string }{
 	{"select.go", "j := cheaprandn(uint32(norder + 1))", "j := bubbleRandn(uint32(norder + 1))"},
 	{"time.go", "t.rand = cheaprand()", "t.rand = bubbleTimerRand()"},
@@ -16,12 +16,11 @@ var patches = []struct{ file, old, new string }{
 	{"rand.go", "\tmp := getg().m\n\tc := &mp.chacha8\n",
 		"\tif getg().bubble != nil && bubbleSeed != 0 {\n\t\treturn bubbleNext()\n\t}\n" +
 			"\tmp := getg().m\n\tc := &mp.chacha8\n"},
-	// What is left to chance before there is a bubble: the keys of hash functions, and where the
-	// heap is, on which the order of a map depends whose keys are pointers.
+	// Random choices before there is a bubble: the keys of hash functions, and the address of the
+	// heap, on which the order of a map with pointers as keys depends.
 	{"rand.go", "globalRand.state.Init(*seed)", "globalRand.state.Init([32]byte{1})"},
-	// What else takes memory of the heap at moments that real time or chance decides, so that all
-	// that follows is elsewhere: threads, caches of interface types, and when a garbage collection
-	// begins.
+	// Other users of the heap at moments that real time or chance decides, which move all later
+	// allocations: threads, caches of interface types, and when a garbage collection begins.
 	{"proc.go", "\tnmp := mget()\n", "\tnmp := bubbleMget()\n"},
 	{"iface.go", oneInThousand + "return tab\n", "if true {\n\t\treturn tab\n"},
 	{"iface.go", oneInThousand + "// This ensures", "if true {\n\t\t// This ensures"},
@@ -82,8 +81,8 @@ func bubbleMget() *m {
 }
 `
 
-// runtimeFiles writes the changed files of package runtime into dir. It returns what replaces what,
-// for an overlay. An error says that this is not the Go whose runtime it knows.
+// runtimeFiles writes the changed files of package runtime into dir. It returns the replacement of
+// each file, for an overlay. An error says that it does not know the runtime of this Go.
 func runtimeFiles(goroot, dir string) (map[string]string, error) {
 	changed := make(map[string]string) // text by name
 	for _, p := range patches {

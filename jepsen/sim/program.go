@@ -31,7 +31,7 @@ type Program struct {
 	Unseeded error
 }
 
-// BuildOptions say what kind of program is wanted.
+// BuildOptions select the kind of program.
 type BuildOptions struct {
 	// Mutants: with the bugs of package jepsen/mutant.
 	Mutants bool
@@ -39,9 +39,9 @@ type BuildOptions struct {
 	PlainRuntime bool
 }
 
-// dirLength is how long the name of the program's directory is, if that of the directory above is
-// shorter: names of different lengths would take different memory of the heap, and a seed would be
-// another run (Run).
+// dirLength is the length of the name of the program's directory, if the directory above has a
+// shorter one: names of different lengths would take different memory of the heap, and a seed would
+// be another run (Run).
 const dirLength = 128
 
 // Build compiles the simulations into dir, which it may fill with files of its own. It must run
@@ -95,11 +95,11 @@ func Build(ctx context.Context, dir string, o BuildOptions) (*Program, error) {
 	return p, nil
 }
 
-// Simulation is what is to be simulated.
+// Simulation describes a simulation.
 type Simulation struct {
 	Seed     uint64
 	Virtual  time.Duration
-	Workload string // "" means what the seed says
+	Workload string // "" leaves the choice to the seed
 	Mutation string // "" means none
 	Journal  string // file that gets everything that happens; "" means none
 	// Scenario is the test to run instead of a random simulation; it takes Seed and Mutation. ""
@@ -107,7 +107,7 @@ type Simulation struct {
 	Scenario string
 }
 
-// Result is what a simulation says of itself, plus what its process said.
+// Result is the result line of a simulation, with its process's output.
 type Result struct {
 	Seed       uint64         `json:"seed"`
 	Shape      string         `json:"shape,omitempty"`
@@ -120,7 +120,7 @@ type Result struct {
 	Figures    map[string]int `json:"figures,omitempty"`
 	// Crashed says that the process ended without a result.
 	Crashed bool `json:"crashed,omitempty"`
-	// Output is what the process printed, if something was wrong: the beginning of it.
+	// Output is the beginning of the process's output, if something was wrong.
 	Output string `json:"output,omitempty"`
 }
 
@@ -135,18 +135,17 @@ const (
 	// time would tell of other processes of the machine as well.
 	hangsAfter        = 3 * time.Minute
 	hangsAfterPerHour = 3 * time.Minute
-	// wallFactor is how many times as much wall time it may take. It ends a simulation that hangs
-	// without using the CPU, and limits it where the CPU time is not known.
+	// wallFactor is the ratio of the limits of wall time and CPU time. It ends a simulation that
+	// hangs without using the CPU, and limits it where the CPU time is not known.
 	wallFactor = 10
-	// outputMaxBytes is how much is kept of what a process prints.
+	// outputMaxBytes bounds the kept output of a process.
 	outputMaxBytes = 64 << 10
 )
 
-// Run runs one simulation. An error is what kept it from running, a process that crashed is a
-// violation.
+// Run runs one simulation. An error kept it from running; a process that crashed is a violation.
 func (p *Program) Run(ctx context.Context, s Simulation) (*Result, error) {
-	// Names and the environment are always of the same length, so that what they take of the heap
-	// is always the same. For the same reason there is always a journal.
+	// Names and the environment are always of the same length, so that they always take the same
+	// part of the heap. For the same reason there is always a journal.
 	run := p.runs.Add(1)
 	results := filepath.Join(p.dir, fmt.Sprintf("result-%08d", run))
 	defer os.Remove(results)
@@ -204,9 +203,8 @@ func (p *Program) Run(ctx context.Context, s Simulation) (*Result, error) {
 
 var errHangs = errors.New("it hangs")
 
-// output runs a program to its end and returns what it printed. A program that takes more CPU time
-// than limit is sent SIGQUIT, so that it prints its goroutines and ends; the error is errHangs
-// then.
+// output runs a program to its end and returns its output. A program that takes more CPU time than
+// limit is sent SIGQUIT, so that it prints its goroutines and ends; the error is errHangs then.
 func output(cmd *exec.Cmd, limit time.Duration) ([]byte, error) {
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
@@ -270,8 +268,8 @@ func reason(out []byte, err error) string {
 	return complaint
 }
 
-// saveJournal copies what a simulation has written of its journal, which ends at the first byte
-// that is 0. A simulation that never began has none.
+// saveJournal copies the written part of a simulation's journal, which ends at the first byte that
+// is 0. A simulation that never began has none.
 func saveJournal(journal, name string) error {
 	from, err := os.Open(journal)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -301,8 +299,8 @@ func saveJournal(journal, name string) error {
 	}
 }
 
-// Workloads are the names that Simulation.Workload may list, separated by commas: what the clients
-// of jepsen/simtest do, and the workloads of package jepsen/workload.
+// Workloads are the names that Simulation.Workload may list, separated by commas: the kinds of
+// clients of jepsen/simtest, and the workloads of package jepsen/workload.
 func Workloads() []string {
 	return append([]string{"locks", "foreign-locks", "registers", "pipes"}, workload.Names()...)
 }

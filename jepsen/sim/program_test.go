@@ -35,8 +35,8 @@ func TestHangIsCPUTime(t *testing.T) {
 	}
 }
 
-// A seed is the same run wherever the program is, with a journal and without: otherwise what CI has
-// found could not be looked at.
+// A seed is the same run wherever the program is, with a journal and without: otherwise nobody
+// could look at a finding of CI.
 func TestSeedIsTheSameRunEverywhere(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles the standard library")

@@ -35,7 +35,7 @@ type cluster struct {
 	members []*member
 	// spare is a machine that operators add to the cluster and remove again; nil: there is none.
 	spare   *member
-	torn    *rand.Rand // what power cuts leave of what was being written; used by the nemesis only
+	torn    *rand.Rand // decides the torn writes of power cuts; used by the nemesis only
 	witness *witness
 	ledger  *ledger
 	quiet   chan struct{} // one token, of who waits until nobody else runs
@@ -43,8 +43,8 @@ type cluster struct {
 	// removed.
 	repaired atomic.Int64
 	// replaced counts the disks that were replaced, setBack those of them that got an earlier image
-	// of themselves, damaged those whose bytes were changed, and setAside the starts at which files
-	// were set aside. Only the nemesis uses them.
+	// of themselves, damaged those with changed bytes, and setAside the starts at which files were
+	// set aside. Only the nemesis uses them.
 	replaced, setBack, damaged, setAside int
 	// damagedSnapshots counts snapshots of which bytes were changed, imports the disks with
 	// imported data that came to the cluster.
@@ -85,8 +85,8 @@ type member struct {
 	cutAtValue atomic.Pointer[chan struct{}]
 	// spare are whole disks that others have replaced; the newest is last.
 	spare []*simdisk.Disk
-	// file has the members of its configuration file; nil: those of the cluster. alone: it has no
-	// server lines.
+	// file has the members of its configuration file; nil: the cluster's. alone: it has no server
+	// lines.
 	file  []server.Member
 	alone bool
 	// aside: files were set aside on this machine.
@@ -153,7 +153,7 @@ func (c *cluster) each(f func(*member)) {
 	}
 }
 
-// machines are those of the members, and the spare one.
+// machines are the members' machines, and the spare one.
 func (c *cluster) machines() []*member {
 	if c.spare == nil {
 		return c.members
@@ -206,8 +206,8 @@ func (m *member) startWithout(without ...int) {
 	m.c.journal.printf("m%d started", m.id)
 }
 
-// powerCut ends the member as a power cut does. Nobody is told, and only what
-// was durable is there when it is started again.
+// powerCut ends the member as a power cut does. Nobody is told, and only durable bytes are there
+// when it is started again.
 func (m *member) powerCut() { m.die(m.c.net.Reset, (*simdisk.Disk).CrashTorn) }
 
 // powerCutInWrite is powerCut while the log is written, if that happens within half a second.
@@ -224,8 +224,7 @@ func (m *member) powerCutInWrite() {
 	m.powerCut()
 }
 
-// kill ends the member as kill -9 does: its connections are closed, and what it has written stays
-// written.
+// kill ends the member as kill -9 does: its connections are closed, and written bytes stay written.
 func (m *member) kill() { m.die(m.c.net.Kill, (*simdisk.Disk).Killed) }
 
 func (m *member) die(how func(string), left func(*simdisk.Disk, *rand.Rand) *simdisk.Disk) {
@@ -239,9 +238,9 @@ func (m *member) dieLocked(how func(string), left func(*simdisk.Disk, *rand.Rand
 	if p == nil {
 		return
 	}
-	m.starts.Add(1) // what it writes from now on counts no more
+	m.starts.Add(1) // later writes do not count
 	p.mayRetire = m.harmed
-	// First the network, then the disk: what was acknowledged is on the disk.
+	// First the network, then the disk: acknowledged entries are on the disk.
 	how(m.name)
 	old := m.disk
 	m.disk = left(old, m.c.torn)
@@ -316,7 +315,7 @@ func (c *cluster) leader() *member {
 	return nil
 }
 
-// replica is what one member holds.
+// replica is the state of one member.
 type replica struct {
 	zxid   wire.Zxid
 	timeMs int64
@@ -370,7 +369,7 @@ func (c *cluster) settled(limit time.Duration) {
 	}
 }
 
-// timely checks that the time of the newest update is not ahead of all clocks: what a clock said
+// timely checks that the time of the newest update is not ahead of all clocks: the time of a clock
 // before it was set back is over.
 func (c *cluster) timely(r replica) {
 	c.t.Helper()

@@ -249,9 +249,8 @@ func (c *cluster) holderLearns(m *member, timeout time.Duration, rng *rand.Rand,
 	return knowing{gone.Sub(libraryKnew), gone.Sub(grantKnew)}
 }
 
-// A leader whose process is killed is replaced as soon as its connections end: nobody waits for a
-// heartbeat timeout. The followers are under load, so that now one, now the other has more of the
-// log.
+// A killed leader is replaced as soon as its connections end: nobody waits for a heartbeat timeout.
+// The followers are under load, so that now one, now the other has more of the log.
 func TestKilledLeaderIsReplacedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1, newJournal(t, ""))

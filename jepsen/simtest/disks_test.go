@@ -16,12 +16,11 @@ import (
 	"lockkeeper/quorum/store"
 )
 
-// The faults of this file are what becomes of disks: they are lost, replaced, come back and are
-// damaged. They are played only while the voters with whole disks are a majority without the one
-// that it happens to, in every configuration that any member has: then nothing may be lost, and
-// nobody has to help.
+// The faults of this file hit disks: they are lost, replaced, come back and are damaged. They are
+// played only while the voters with whole disks are a majority without the victim, in every
+// configuration that any member has: then nothing may be lost, and nobody has to help.
 
-// serverID is what raft calls the member with the disk that it runs on.
+// serverID is raft's id of the member with the disk that it runs on.
 func (p *program) serverID() raft.ServerID {
 	r := p.Replica()
 	return raftnet.ServerID(r.ID(), r.Disk())
@@ -71,8 +70,8 @@ func (c *cluster) spares(m *member) bool {
 	return len(views) > 0
 }
 
-// uncounted says which members the others do not count as what they are, and with the disk that
-// they have; it is empty if all are, and nobody else is.
+// uncounted names the members that the others do not count in their role, and with their disk; it
+// is empty if all are, and nobody else is.
 func (c *cluster) uncounted() string {
 	var wrong []string
 	for _, m := range c.members {
@@ -118,7 +117,7 @@ func blank() *simdisk.Disk {
 	return d
 }
 
-// keepsSpares is how many replaced disks of a member may come back.
+// keepsSpares is the number of replaced disks of a member that may come back.
 const keepsSpares = 2
 
 // put keeps a disk that is replaced. No fault of its own time comes back with it.
@@ -322,8 +321,8 @@ func (m *member) checkRefusal(err error) {
 }
 
 // damageDisk changes some bytes of a member's log, or of its newest snapshot, while it is down. It
-// ends in an orderly way: of what was written in the last second before a power cut, damage cannot
-// be told from a torn write.
+// ends in an orderly way: in writes of the last second before a power cut, damage cannot be told
+// from a torn write.
 func (n *nemesis) damageDisk() func() {
 	m := n.spared()
 	if m == nil {

@@ -10,9 +10,9 @@
 //	go run ./cmd/jepsen sim -seeds 20 -virtual 1h -jobs 2
 //	go run ./cmd/jepsen sim -seeds 1 -seed N -journal /tmp/sim.log
 //
-// Scenarios that aim at one thing are in directed_test.go. The rest of the
-// files is what they are made of: cluster, member and program (what is
-// simulated), nemesis (what goes wrong), and the clients with the checks:
+// Scenarios that aim at one thing are in directed_test.go. The other files have their parts:
+// cluster, member and program (the simulated system), nemesis (the faults), and the clients with
+// the checks:
 //
 //	registry    two holders of a lock, fencing tokens (C6)
 //	register    reads behind a sync (C4)

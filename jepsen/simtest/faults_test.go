@@ -62,8 +62,8 @@ func (n *nemesis) partition(a, b *member) func() {
 	return func() { n.c.net.Heal(a.name, b.name) }
 }
 
-// slowLinks delays what members send each other, some ways more than others, each connection for
-// itself: so what was sent later on another connection arrives earlier.
+// slowLinks delays the members' messages, some ways more than others, each connection for itself:
+// so a later message on another connection arrives earlier.
 func (n *nemesis) slowLinks(most time.Duration) func() {
 	for _, from := range n.members {
 		for _, to := range n.members {
@@ -76,8 +76,8 @@ func (n *nemesis) slowLinks(most time.Duration) func() {
 	return n.c.usualLatency
 }
 
-// stallingLink loses segments of one way between two members now and then: what is behind them
-// waits until they have been sent again.
+// stallingLink loses segments of one way between two members now and then: the bytes behind them
+// wait until they have been sent again.
 func (n *nemesis) stallingLink() func() {
 	a, b := n.two()
 	n.note("link from m%d to m%d stalls", a.id, b.id)
@@ -134,9 +134,9 @@ func (n *nemesis) contestedElections() func() {
 	return undoLinks
 }
 
-// leaderBehind is for what a leader has told to as few as make a majority with it, and has not got
-// on its own disk: the disk is slow, and the other followers hear nothing. Then its power fails,
-// and when it comes back those who did hear are cut off, so that it and the others decide.
+// leaderBehind is for entries that a leader has sent to as few as make a majority with it, and does
+// not have on its own disk: the disk is slow, and the other followers hear nothing. Then its power
+// fails, and when it comes back those who did hear are cut off, so that it and the others decide.
 func (n *nemesis) leaderBehind() func() {
 	l := n.leader()
 	var near, far []*member // of its followers
@@ -224,8 +224,8 @@ func (m *member) repairDisk() (why error) {
 	return p.failure()
 }
 
-// usualLatency undoes what faults did to the latencies between members. In a cluster whose machines
-// are far from each other, they are longer.
+// usualLatency restores the latencies between members after faults. In a cluster of distant
+// machines they are longer.
 func (c *cluster) usualLatency() {
 	for _, from := range c.machines() {
 		for _, to := range c.machines() {

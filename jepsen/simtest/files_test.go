@@ -12,7 +12,7 @@ import (
 // Scenarios of operators who change the members in the configuration files, and of members that
 // stood alone before.
 
-// counted is how many members the cluster has, as a member sees it.
+// counted is the number of members of the cluster, as a member sees it.
 func (m *member) counted() (n int) {
 	m.running().view(func(s *znode.Store) {
 		ms, _ := s.Members()
@@ -63,7 +63,7 @@ func TestFileOfOneMember(t *testing.T) {
 }
 
 // Files change on one member after the other, and the cluster follows them down to two members and
-// back to three. What was answered stays.
+// back to three. Answered updates stay.
 func TestFilesOfAllMembers(t *testing.T) {
 	inDisks(t, directedShape, func(c *cluster) {
 		c.each((*member).start)

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// garbagePeriod is how often garbage is collected, since package jepsen/sim turns off what does it
-// otherwise.
+// garbagePeriod is how often garbage is collected, since package jepsen/sim turns off the runtime's
+// own trigger.
 const garbagePeriod = time.Minute
 
 // collectGarbage collects at moments that follow from the virtual time, and when nobody runs, so

@@ -48,8 +48,8 @@ func (g *gate) leave(who string, done bool) {
 	g.changed.Broadcast()
 }
 
-// close lets everybody finish what they are at. It returns false when that takes
-// longer than limit.
+// close lets everybody finish the present operation. It returns false when that takes longer than
+// limit.
 func (g *gate) close(limit time.Duration) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

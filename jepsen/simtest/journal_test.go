@@ -14,11 +14,11 @@ import (
 	"time"
 )
 
-// journal is what happened in a simulation, with its virtual time: what the
-// members log and what the test does to them. It is shown when the test fails.
+// journal has the events of a simulation, with their virtual time: the members' log and the acts of
+// the test. It is shown when the test fails.
 type journal struct {
 	start time.Time
-	see   func(who string, r slog.Record) // of what is logged; nil for nobody
+	see   func(who string, r slog.Record) // gets each record; nil for nobody
 	file  *journalFile                    // gets everything; nil for none
 	// parent gets all lines, with prefix; nil: this is a journal of its own.
 	parent *journal
@@ -29,7 +29,7 @@ type journal struct {
 	hash  hash.Hash64
 }
 
-// journalLines is how many lines are kept, and shown.
+// journalLines is the number of lines that are kept, and shown.
 const journalLines = 400
 
 // newJournal makes a journal; with a name everything goes to a file, too.
@@ -53,8 +53,7 @@ func newJournal(t *testing.T, name string) *journal {
 	return j
 }
 
-// of is a part of the journal, whose lines begin with prefix. What is logged there is shown to
-// others than what is logged in j.
+// of is a part of the journal: its lines begin with prefix, and others than those of j see them.
 func (j *journal) of(prefix string) *journal {
 	return &journal{start: j.start, file: j.file, parent: j, prefix: prefix}
 }
@@ -82,7 +81,8 @@ func (j *journal) digest() string { return fmt.Sprintf("%016x", j.hash.Sum64()) 
 
 func (j *journal) printf(format string, args ...any) { j.line(true, format, args...) }
 
-// line adds a line; counts says that it is part of the digest. Only what is always there may be.
+// line adds a line; counts says that it is part of the digest. Only lines that are always there may
+// be.
 func (j *journal) line(counts bool, format string, args ...any) {
 	if j.parent != nil {
 		j.parent.line(counts, "%s%s", j.prefix, fmt.Sprintf(format, args...))
@@ -103,7 +103,7 @@ func (j *journal) line(counts bool, format string, args ...any) {
 	j.lines = append(j.lines, line)
 }
 
-// logger returns a logger whose lines carry the name of who logs.
+// logger returns a logger with the name of who logs in its lines.
 func (j *journal) logger(who string) *slog.Logger {
 	return slog.New(&journalHandler{journal: j, who: who})
 }

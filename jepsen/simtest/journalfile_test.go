@@ -15,7 +15,7 @@ type journalFile struct {
 	used int
 }
 
-// journalMaxBytes bounds a journal; what comes later is dropped.
+// journalMaxBytes bounds a journal; later lines are dropped.
 const journalMaxBytes = 1 << 30
 
 func createJournal(name string) (*journalFile, error) {

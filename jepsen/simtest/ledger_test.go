@@ -94,7 +94,7 @@ func (o observedLog) StoreLogs(entries []*raft.Log) error {
 
 // SetCommitIndex implements store.Log: it is called with each command that was applied. On a disk
 // that fails it may be unreadable. A program that has been ended by force, and is no longer heard
-// of, does not count: what it still writes is on no disk.
+// of, does not count: its later writes are on no disk.
 func (o observedLog) SetCommitIndex(index uint64) {
 	var e raft.Log
 	if err := o.GetLog(index, &e); err == nil && o.start == o.m.starts.Load() {
@@ -103,12 +103,12 @@ func (o observedLog) SetCommitIndex(index uint64) {
 	o.Log.SetCommitIndex(index)
 }
 
-// life is what a disk has promised, whoever used it.
+// life has the promises of a disk, whoever used it.
 type life struct {
 	mu    sync.Mutex
 	term  uint64        // the highest that was saved
 	vote  vote          // the newest that was saved
-	votes map[vote]bool // those of which a write has begun
+	votes map[vote]bool // votes with a begun write
 }
 
 type vote struct {
@@ -128,7 +128,7 @@ func (l *ledger) life(identity []byte) *life {
 	return of
 }
 
-// setBack has the life of a disk go back to that of an image.
+// setBack has the life of a disk go back to an image's.
 func (l *ledger) setBack(image *simdisk.Disk) {
 	identity, _ := image.Get([]byte(keyIdentity))
 	v := savedVote(image)
@@ -244,8 +244,8 @@ func (o *observedStable) SetVote(term uint64, candidate []byte) error {
 }
 
 // observe has a request of raft that arrives at the member, and its answer. No acknowledgement is
-// of a term below that of a vote that the disk had given before the request came (C1). A later vote
-// may overtake an answer on its way to the network.
+// of a term below the term of a vote that the disk had given before the request came (C1). A later
+// vote may overtake an answer on its way to the network.
 func (o *observedStable) observe(any) (answered func(answer any)) {
 	o.life.mu.Lock()
 	before := o.life.vote

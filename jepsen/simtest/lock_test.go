@@ -161,8 +161,7 @@ func (l zkLogger) Printf(format string, args ...any) {
 	}
 }
 
-// dialer is what a client on that host connects with, in the form that the
-// library wants.
+// dialer is the dial function of a client on that host, in the form that the library wants.
 func (c *cluster) dialer(host string) zk.Dialer {
 	return func(network, addr string, timeout time.Duration) (net.Conn, error) {
 		return c.net.Host(host).DialTimeout(network, addr, timeout)

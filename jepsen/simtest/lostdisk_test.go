@@ -11,8 +11,7 @@ import (
 	"lockkeeper/znode"
 )
 
-// The scenarios of this file are what happens to disks and addresses (C1). The ledger notices two
-// histories.
+// The scenarios of this file are about disks and addresses (C1). The ledger notices two histories.
 
 // inDisks runs f with a cluster that nobody has started.
 func inDisks(t *testing.T, s shape, f func(c *cluster)) {

@@ -14,9 +14,9 @@ import (
 // driftMost is by how much the clock of a machine may be too fast or too slow.
 const driftMost = 0.02
 
-// machine is what a member's clocks run on: a quartz of its own, which drifts. It can be suspended.
-// What runs on it goes on then, because nobody can stop a part of a bubble; so its network has to
-// be cut first, and what it does meanwhile reaches nobody.
+// machine has the clocks of a member: a quartz of its own, which drifts. It can be suspended. Its
+// programs go on then, because nobody can stop a part of a bubble; so its network has to be cut
+// first, and their output meanwhile reaches nobody.
 type machine struct {
 	origin time.Time
 	speed  float64

@@ -13,11 +13,11 @@ import (
 	"lockkeeper/znode"
 )
 
-// Scenarios that measure by how much what a library believes ends before its session does, when the
-// last that its member learned was no longer true. They plant the bug of the command line, as the
+// Scenarios that measure the time from the end of a library's belief to the end of its session,
+// when the last news of its member was out of date. They plant the bug of the command line, as the
 // random simulations do: go run ./cmd/jepsen sim -mutations.
 
-// The member of a client gets its last confirmation late, by up to what an answer may take.
+// The member of a client gets its last confirmation late, by up to the time of an answer.
 func TestMarginWhenConfirmationsAreLate(t *testing.T) {
 	testMargin(t, func(c *cluster, rng *rand.Rand) *member {
 		l := c.awaitLeader()
@@ -52,8 +52,8 @@ func testMargin(t *testing.T, at func(*cluster, *rand.Rand) *member, siege func(
 		t.Run(fmt.Sprint(timeout), func(t *testing.T) {
 			least, most := time.Hour, -time.Hour
 			synctest.Test(t, func(t *testing.T) {
-				// The shortest tick: a leader adds half of it to each lease, which hides what is
-				// late by less.
+				// The shortest tick: a leader adds half of it to each lease, which hides smaller
+				// delays.
 				c := newClusterOf(&recorder{T: t}, shape{voters: 3, tick: 500 * time.Millisecond, snapCount: 300, trailing: 10_000, rest: 1}, 1, newJournal(t, ""))
 				c.net.Host(marginHost)
 				rng := rand.New(rand.NewPCG(1, uint64(timeout)))

@@ -9,8 +9,8 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// Scenarios of clients whose member has missed something, or that have missed something themselves.
-// They plant the bug of the command line, as the random simulations do.
+// Scenarios of clients that have missed something, or at members that have. They plant the bug of
+// the command line, as the random simulations do.
 
 const (
 	missedHost = "10.0.3.3"
@@ -70,7 +70,7 @@ func (m *missed) connect(host string, at *onlyServer) *zk.Conn {
 	return conn
 }
 
-// write writes a node so many times and returns its last version.
+// write writes a node n times and returns its last version.
 func (m *missed) write(path string, times int) (version int32) {
 	for i := range times {
 		stat, err := m.writer.Set(path, fmt.Append(nil, i), -1)
@@ -90,7 +90,8 @@ func (m *missed) sync() {
 	}
 }
 
-// watch sets a watch with the reader; what it returns says that the watch does not fire in time.
+// watch sets a watch with the reader; the returned function fails if the watch does not fire in
+// time.
 func (m *missed) watch() (fires func(what string)) {
 	m.sync()
 	_, _, events, err := m.reader.GetW(missedPath)
@@ -110,7 +111,7 @@ func (m *missed) watch() (fires func(what string)) {
 	}
 }
 
-// C4: sync on a member that hears late of what is written, and a read behind it.
+// C4: sync on a member that hears late of writes, and a read behind it.
 func TestSyncOnMemberThatHearsLate(t *testing.T) {
 	testMissed(t, func(m *missed) {
 		for late := 50 * time.Millisecond; late <= 350*time.Millisecond; late += 100 * time.Millisecond {
@@ -125,7 +126,7 @@ func TestSyncOnMemberThatHearsLate(t *testing.T) {
 	})
 }
 
-// C3: what a client watches changes while it has no connection. It is told when it has one again,
+// C3: a watched node changes while the client has no connection. It is told when it has one again,
 // at another member too.
 func TestWatchOverLostConnection(t *testing.T) {
 	testMissed(t, func(m *missed) {
@@ -149,8 +150,8 @@ func TestWatchOverLostConnection(t *testing.T) {
 	})
 }
 
-// C3: what a client watches changes while its member is cut off, which is then sent a snapshot,
-// without the change as such.
+// C3: a watched node changes while the client's member is cut off. The member is then sent a
+// snapshot, without the change as such.
 func TestWatchOverSnapshot(t *testing.T) {
 	testMissed(t, func(m *missed) {
 		fires := m.watch()
@@ -158,7 +159,7 @@ func TestWatchOverSnapshot(t *testing.T) {
 		m.c.deafen(m.member)
 		m.write(missedPath, 1)
 		m.write(otherPath, 200)
-		// By then what was written is in a snapshot, and not in the log any more.
+		// By then the write is in a snapshot, and not in the log any more.
 		time.Sleep(3 * time.Second)
 		for _, o := range m.c.others(m.member) {
 			m.c.net.Heal(m.member.name, o.name)
@@ -168,8 +169,8 @@ func TestWatchOverSnapshot(t *testing.T) {
 }
 
 // C1: a client of a follower writes while the leader's disk hangs and the third member hears
-// nothing. Then the follower is cut off, and the leader's power fails. What the client was told is
-// written is there for the two who go on.
+// nothing. Then the follower is cut off, and the leader's power fails. The client's answered write
+// is there for the two that go on.
 //
 // Defends: C1.
 func TestCommitWaitsForTheLeadersDisk(t *testing.T) {
@@ -232,8 +233,8 @@ func (m *missed) awaitSnapshot() {
 }
 
 // C1: a leader sends a member a snapshot, and gives up when no answer comes. A newer one takes the
-// member further, over the next connection. Then what the network had held back of the first
-// arrives.
+// member further, over the next connection. Then the rest of the first arrives, which the network
+// had held back.
 func TestSnapshotIsHeldBack(t *testing.T) {
 	const (
 		held   = 20 * time.Second       // longer than the leader waits for an answer
@@ -260,7 +261,7 @@ func TestSnapshotIsHeldBack(t *testing.T) {
 		m.c.net.SetLatency(m.leader.name, m.member.name, time.Millisecond, 0)
 		m.write(otherPath, 10)
 		time.Sleep(time.Until(arrives) - time.Second)
-		// What is taken back stays so until it is seen.
+		// A change back stays until it is seen.
 		m.c.net.SetLatency(m.leader.name, m.member.name, 2*time.Second, 0)
 		time.Sleep(4 * time.Second)
 	})

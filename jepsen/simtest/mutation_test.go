@@ -11,8 +11,8 @@ import (
 
 var simMutation = flag.String("sim.mutation", "", "planted bug that the simulations are to catch (needs the overlay of jepsen/mutant)")
 
-// mutationLag is how old what was not synced may be for a power cut to destroy it: Linux writes
-// back after 30 s.
+// mutationLag is the greatest age of unsynced bytes that a power cut destroys: Linux writes back
+// after 30 s.
 const mutationLag = 30 * time.Second
 
 // plant switches the mutation of the command line on.

@@ -41,7 +41,7 @@ func newNeighbour(x *cluster, seed uint64) *neighbour {
 	return n
 }
 
-// write has a client of a member whose address is its own create a node. The other two are enough.
+// write has a client of a member with its own address create a node. The other two are enough.
 func (n *neighbour) write() {
 	if !n.y.members[0].write(fmt.Sprintf("%s/n%d", neighbourPath, n.written)) {
 		n.x.t.Errorf("after %v: the neighbour answers no write for 15 s though nothing is wrong with it but an address", n.x.journal.age())
@@ -130,8 +130,8 @@ func (n *nemesis) exchange() func() {
 	}
 }
 
-// breakConnections breaks those of the members at exchanged addresses: those that are open stay
-// where they lead.
+// breakConnections breaks the connections of the members at exchanged addresses: open ones would
+// stay where they lead.
 func (b *neighbour) breakConnections(of ...*member) {
 	for _, m := range of {
 		for _, o := range slices.Concat(b.x.machines(), b.y.machines()) {

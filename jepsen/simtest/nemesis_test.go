@@ -12,7 +12,7 @@ import (
 // nemesis breaks a cluster, one fault after the other, sometimes two at once.
 type nemesis struct {
 	c *cluster
-	// members are those that faults happen to: those of the cluster, and the spare machine while it
+	// members are the targets of faults: the cluster's members, and the spare machine while it
 	// works.
 	members []*member
 	reg     *registry
@@ -27,10 +27,10 @@ type nemesis struct {
 	struck int // the faults that are not undone
 	// changed counts the changes of the members that were answered.
 	changed atomic.Int64
-	tell    func(host, f string) // what becomes of a client's own link; nil for nobody
+	tell    func(host, f string) // hears of faults of a client's own link; nil for nobody
 }
 
-// fault does something bad and returns what ends it.
+// fault makes a fault and returns the function that ends it.
 type fault struct {
 	name string
 	do   func(n *nemesis) (undo func())
@@ -214,7 +214,7 @@ func (n *nemesis) strike() (undo func()) {
 	}
 }
 
-// pause waits for up to so many seconds, often much less.
+// pause waits for up to that number of seconds, often much less.
 func (n *nemesis) pause(seconds float64) {
 	x := n.rng.Float64()
 	time.Sleep(time.Duration(x * x * seconds * float64(time.Second)))

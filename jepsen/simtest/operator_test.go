@@ -14,7 +14,7 @@ import (
 	"lockkeeper/znode"
 )
 
-// The faults of this file are what operators do, while things break.
+// The faults of this file are acts of operators, while things break.
 
 // operatorPatience is how long an operator waits for an answer.
 const operatorPatience = 20 * time.Second
@@ -44,7 +44,7 @@ func (n *nemesis) transfer() func() {
 // voter is any member that votes.
 func (n *nemesis) voter() *member { return n.members[n.rng.IntN(n.c.shape.voters)] }
 
-// superDigest is of the super user of clusters with changes of members, whose password is "test".
+// superDigest is of the super user, with the password "test", of clusters with changes of members.
 const superDigest = "super:D/InIHSb7yEEbrWz8b9l71RjZJU="
 
 // line is the server line of the member.

@@ -13,8 +13,8 @@ import (
 	"lockkeeper/znode"
 )
 
-// pipeliner sends requests without waiting for the answers, on one connection
-// after the other, and checks what comes back:
+// pipeliner sends requests without waiting for the answers, on one connection after the other, and
+// checks the answers:
 //
 //   - answers come in the order of the requests (C2);
 //   - a read sees what the same connection has written before (C2);
@@ -57,7 +57,7 @@ type pipeliner struct {
 	replies int
 }
 
-// pipelined is what a connection did in its directory.
+// pipelined has the operations of a connection in its directory.
 type pipelined struct {
 	dir               string
 	created, answered int
@@ -166,7 +166,7 @@ func (p *pipeliner) exchange(fill func([]byte) []byte) bool {
 	return err == nil
 }
 
-// sweep deletes what earlier connections have made, lest the tree grow for ever.
+// sweep deletes the nodes of earlier connections, lest the tree grow for ever.
 func (p *pipeliner) sweep() bool {
 	p.mu.Lock()
 	garbage := p.garbage
@@ -361,8 +361,7 @@ func (p *pipeliner) checkRead(q wire.PathWatchRequest, r *wire.GetDataResponse) 
 	}
 }
 
-// lost takes note that the connection has ended. What was not answered may have
-// happened or not.
+// lost takes note that the connection has ended. Unanswered requests may have taken effect or not.
 func (p *pipeliner) lost(err error) {
 	p.c.journal.printf("%s lost its connection, %d of %d creates answered: %v", p.name, p.answered, p.created, err)
 	p.mu.Lock()
@@ -374,8 +373,8 @@ func (p *pipeliner) lost(err error) {
 	p.history = append(p.history, pipelined{p.dir, p.created, p.answered})
 }
 
-// verify compares what the connections did with what is there. Nobody may be
-// working. A connection that lives has everything answered.
+// verify compares the connections' operations with the tree. Nobody may be working. A connection
+// that lives has everything answered.
 func (p *pipeliner) verify(s *znode.Store) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

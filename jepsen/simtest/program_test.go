@@ -44,7 +44,7 @@ func startProgram(m *member, disk *simdisk.Disk, without ...int) (*program, erro
 	shape := m.c.shape
 	cfg := server.Config{
 		Logger:    m.c.journal.logger(fmt.Sprintf("m%d", m.id)),
-		MaxMemory: 1 << 30, // whatever this machine has
+		MaxMemory: 1 << 30, // not the memory of this machine
 	}
 	cfg.Client.Addr = m.clientAddr()
 	cfg.Sessions.TickTime = shape.tick

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// recorder is a testing.T that remembers what was wrong.
+// recorder is a testing.T that remembers the errors.
 type recorder struct {
 	*testing.T
 
@@ -14,7 +14,7 @@ type recorder struct {
 	violations []string
 }
 
-// maxViolations bounds what is kept: what comes after the first few follows from them.
+// maxViolations bounds the kept violations: later ones follow from the first few.
 const maxViolations = 20
 
 func (r *recorder) record(text string) {
@@ -25,21 +25,21 @@ func (r *recorder) record(text string) {
 	}
 }
 
-// Errorf implements what tests use of testing.T.
+// Errorf is testing.T's.
 func (r *recorder) Errorf(format string, args ...any) {
 	r.T.Helper()
 	r.record(fmt.Sprintf(format, args...))
 	r.T.Errorf(format, args...)
 }
 
-// Error implements what tests use of testing.T.
+// Error is testing.T's.
 func (r *recorder) Error(args ...any) {
 	r.T.Helper()
 	r.record(fmt.Sprint(args...))
 	r.T.Error(args...)
 }
 
-// Fatalf implements what tests use of testing.T.
+// Fatalf is testing.T's.
 func (r *recorder) Fatalf(format string, args ...any) {
 	r.T.Helper()
 	r.record(fmt.Sprintf(format, args...))

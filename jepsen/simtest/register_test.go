@@ -65,7 +65,7 @@ func (r *registerClient) write() bool {
 	return false
 }
 
-// read reads what is there, which may be old, but not older than what this client has seen before,
+// read reads the value, which may be old, but not older than the newest that this client has seen,
 // wherever it was connected then (promise C2).
 func (r *registerClient) read() bool {
 	session := r.conn.SessionID()

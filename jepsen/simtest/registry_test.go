@@ -15,8 +15,7 @@ type registry struct {
 	c *cluster
 	// besieged makes holders hold on, as long as a minute at most.
 	besieged atomic.Bool
-	// strict extends what a holder believes to what its client library says;
-	// see holder.
+	// strict extends a holder's belief to the reports of its client library; see holder.
 	strict bool
 
 	mu           sync.Mutex
@@ -98,8 +97,8 @@ func (r *registry) present() *holder {
 }
 
 // hold lets the time pass for which a lock is held: mostly a moment, sometimes long enough for a
-// session to expire meanwhile. It ends early with stop. Meanwhile the holder works with what the
-// lock protects, and so has its library hear something as often as can be.
+// session to expire meanwhile. It ends early with stop. Meanwhile the holder works with the
+// protected resource, and so has its library hear something as often as can be.
 func (r *registry) hold(rng *rand.Rand, stop <-chan struct{}, conn *zk.Conn) {
 	over := make(chan struct{})
 	defer close(over)
@@ -123,8 +122,7 @@ func (r *registry) hold(rng *rand.Rand, stop <-chan struct{}, conn *zk.Conn) {
 	}
 }
 
-// work reads again and again, under siege more often: what a library believes counts from the last
-// byte.
+// work reads again and again, under siege more often: a library's belief counts from the last byte.
 func (r *registry) work(conn *zk.Conn, over <-chan struct{}) {
 	for {
 		pause := 200 * time.Millisecond

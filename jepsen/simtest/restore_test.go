@@ -14,7 +14,7 @@ import (
 	"lockkeeper/znode"
 )
 
-// snapshotWith is a snapshot with so many nodes below /restored, of 500 bytes each.
+// snapshotWith is a snapshot with n nodes below /restored, of 500 bytes each.
 func snapshotWith(t *testing.T, nodes int) []byte {
 	t.Helper()
 	s := znode.New()

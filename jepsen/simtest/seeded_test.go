@@ -8,8 +8,8 @@ import (
 	_ "unsafe" // for go:linkname
 )
 
-// runtimeSeeded says that chance in the Go runtime follows from the seed: the standard library that
-// this binary was built with is that of package jepsen/sim.
+// runtimeSeeded says that chance in the Go runtime follows from the seed: this binary was built
+// with the standard library of package jepsen/sim.
 const runtimeSeeded = true
 
 //go:linkname bubbleSeed runtime.bubbleSeed

@@ -10,7 +10,7 @@ import (
 	"lockkeeper/jepsen/workload"
 )
 
-// shape is what a simulation is like: it follows from the seed.
+// shape has the parameters of a simulation: it follows from the seed.
 type shape struct {
 	voters, observers int
 	tick              time.Duration
@@ -18,7 +18,7 @@ type shape struct {
 	gentle bool
 	// wan: the way from member to member takes up to this much longer, now and then.
 	wan time.Duration
-	// A snapshot after so many commands, which leaves so many entries of the log.
+	// The commands before a snapshot, and the entries that it leaves in the log.
 	snapCount int
 	trailing  uint64
 	// changes: operators change the members now and then.
@@ -27,17 +27,16 @@ type shape struct {
 	neighbour bool
 	// lateStarts: some members may start for the first time when the others have.
 	lateStarts bool
-	// How many clients of each kind there are.
+	// Numbers of clients of each kind.
 	locks, foreignLocks, registers, pipes int
-	// workloads are those of package jepsen/workload.
+	// workloads are from package jepsen/workload.
 	workloads []string
 	// secretFile is peer.secretFile of all members.
 	secretFile string
 	// anyPeerAddr is peerAddressCheck=false.
 	anyPeerAddr bool
-	// rest is how many times longer than in a busy simulation clients wait between what they do.
-	// What a simulation costs is what its clients do, what it finds is mostly due to faults: so
-	// most are not busy.
+	// rest is the ratio of the clients' pauses to a busy simulation's. The clients' operations cost
+	// the time of a simulation, but faults cause most findings: so most are not busy.
 	rest int
 }
 
@@ -59,8 +58,7 @@ func shapeOf(seed uint64) shape {
 		// times this long.
 		s.wan = time.Duration(1 + rng.Int64N(int64(min(s.tick/10, 300*time.Millisecond))))
 	}
-	// Some kinds of clients in each, not all: what many do at once costs time, and little is won by
-	// it.
+	// Some kinds of clients in each, not all: many at once cost time, and little is won by it.
 	s.locks = []int{0, 2, 2, 3}[rng.IntN(4)]
 	s.pipes = []int{0, 1, 2}[rng.IntN(3)]
 	s.registers = []int{0, 0, 2}[rng.IntN(3)]
@@ -74,7 +72,7 @@ func shapeOf(seed uint64) shape {
 		s.locks, s.pipes = 2, 1
 	}
 	if s.pipes > 0 {
-		s.registers = max(s.registers, 1) // they watch what registers write
+		s.registers = max(s.registers, 1) // they watch the registers' nodes
 	}
 	s.rest = 6
 	if rng.IntN(8) == 0 {
@@ -86,8 +84,8 @@ func shapeOf(seed uint64) shape {
 	return s
 }
 
-// fits says whether a workload keeps its promise in such a simulation. What a library believes is
-// not promised when bytes come late.
+// fits says whether a workload keeps its promise in such a simulation. A library's belief is not
+// promised when bytes come late.
 func (s shape) fits(name string) bool { return name != "belief" || s.gentle }
 
 func (s shape) String() string {
@@ -136,7 +134,7 @@ func (s shape) only(list string) (shape, error) {
 	return s, nil
 }
 
-// timeouts are what the sessions ask for: from the least that a member grants.
+// timeouts are the sessions' requested timeouts: from the least that a member grants.
 func (s shape) timeouts() []time.Duration {
 	return []time.Duration{2 * s.tick, 3 * s.tick, 9 * s.tick / 2, 15 * s.tick / 2}
 }

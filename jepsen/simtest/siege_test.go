@@ -48,8 +48,8 @@ func (n *nemesis) isolateHolder() func() {
 	_, m := n.awaitHolder()
 	undo := n.isolate(m)
 	if n.rng.IntN(4) > 0 {
-		// The clients of m cannot go elsewhere in time: what they were told last counts. Bytes may
-		// be sent for a third of the session timeout, and at its end the session is over.
+		// The clients of m cannot go elsewhere in time: the last confirmation counts. Bytes may be
+		// sent for a third of the session timeout, and at its end the session is over.
 		time.Sleep(time.Duration((0.3 + 0.7*n.rng.Float64()) * float64(n.anyTimeout())))
 		undo = n.silence(m)
 	}
@@ -60,8 +60,8 @@ func (n *nemesis) isolateHolder() func() {
 	}
 }
 
-// silence cuts a member off from its clients too, for longer than their libraries bear: what was on
-// its way must not arrive late, for C6 does not cover that.
+// silence cuts a member off from its clients too, for longer than their libraries bear: bytes on
+// their way must not arrive late, for C6 does not cover that.
 func (n *nemesis) silence(m *member) (undo func()) {
 	n.note("isolate m%d from its clients", m.id)
 	n.c.net.Isolate(m.name)
@@ -69,11 +69,11 @@ func (n *nemesis) silence(m *member) (undo func()) {
 	return func() { n.c.net.Reconnect(m.name) }
 }
 
-// besiege has a member learn late what was true a while ago, the last thing that it learns before
-// it is cut off: the confirmation of its leases, or, if it leads, that others follow it. Its
-// clients are cut off after a third of their timeout, when it should have fallen silent, and before
-// two thirds, when it would let them go. Mostly it is the holder's member; a client that does
-// nothing but read is there in any case, for what waits for a write hears nothing.
+// besiege gives a member late news, the last before it is cut off: the confirmation of its leases,
+// or, if it leads, that others follow it. Its clients are cut off after a third of their timeout,
+// when it should have fallen silent, and before two thirds, when it would let them go. Mostly it is
+// the holder's member; a client that does nothing but read is there in any case, for a client that
+// waits for a write hears nothing.
 func (n *nemesis) besiege() func() {
 	some := func(least, most time.Duration) time.Duration {
 		return least + time.Duration(n.rng.Float64()*float64(most-least))
@@ -87,7 +87,8 @@ func (n *nemesis) besiege() func() {
 	leave := n.c.believer(believerHost, m, timeout).close
 	quieten := n.c.busy(l)
 	time.Sleep(some(500*time.Millisecond, 1500*time.Millisecond)) // they have connected just now
-	// Late by more than what a leader adds to a lease, and by less than what an exchange may take.
+	// Late by more than the leader's addition to a lease, and by less than the limit of an
+	// exchange.
 	least, most := n.c.shape.tick/2, 2*n.c.electionTimeout()
 	late := some(min(least, most/2), most)
 	n.note("what m%d learns is late by %v", m.id, late)

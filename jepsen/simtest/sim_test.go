@@ -35,10 +35,10 @@ func scenarioSeed() uint64 { return cmp.Or(*simSeed, 1) }
 // everybody must make progress, and the replicas must be equal and sound.
 //
 // Two thirds of the seeds are gentle: they have no cuts between clients and members that are healed
-// before the client's library has noticed. Such cuts may delay what a member has sent until it is
-// no longer true, and then a client library that counts from when it receives believes too long.
-// Grants count from when a request was sent and must stand that. So what libraries believe is
-// checked in gentle simulations, what grants say in all.
+// before the client's library has noticed. Such cuts may delay a member's bytes until they are no
+// longer true, and then a client library that counts from when it receives believes too long.
+// Grants count from when a request was sent and must stand that. So the belief of libraries is
+// checked in gentle simulations, the grants in all.
 //
 // Defends: C1, C4, C5, C6.
 func TestSimulation(t *testing.T) {
@@ -70,7 +70,7 @@ func TestSimulation(t *testing.T) {
 	}
 }
 
-// result is what is told of a simulation, as a line of JSON: cmd/jepsen reads it.
+// result is the result of a simulation, as a line of JSON: cmd/jepsen reads it.
 type result struct {
 	Seed       uint64         `json:"seed"`
 	Shape      string         `json:"shape"`
@@ -200,8 +200,8 @@ func (s *simulation) add(host string, rng *rand.Rand, w client) {
 	})
 }
 
-// run alternates between breaking things and looking at what has come of it. It returns as soon as
-// something is wrong: a cluster that has broken a promise may never again do what is waited for.
+// run alternates between faults and checks. It returns as soon as something is wrong: a cluster
+// that has broken a promise may never reach the awaited state.
 func (s *simulation) run(virtual time.Duration) {
 	t, c := s.c.t, s.c
 	c.awaitLeader()
@@ -271,8 +271,8 @@ func (s *simulation) round() {
 }
 
 // everybodyWorks waits until every client has done something. Three may stand in the queue of one
-// lock, and each may hold it for 20 s; what a foreign lock leaves behind is in the way until its
-// session expires.
+// lock, and each may hold it for 20 s; the node of a foreign lock is in the way until its session
+// expires.
 func (s *simulation) everybodyWorks() {
 	time.Sleep(10 * time.Second)
 	for wait := 0; len(s.gate.active()) != len(s.names) && wait < 170; wait++ {
@@ -283,7 +283,7 @@ func (s *simulation) everybodyWorks() {
 	}
 }
 
-// everybodyRests waits until every client has finished what it is at.
+// everybodyRests waits until every client has finished its operation.
 func (s *simulation) everybodyRests() {
 	if !s.gate.close(2 * time.Minute) {
 		s.c.t.Errorf("after %v: work does not come to an end though everything is healed", s.c.journal.age())

@@ -13,8 +13,8 @@ import (
 	"lockkeeper/znode"
 )
 
-// C1, while the power fails in the middle of large writes to the log, again and again: what is left
-// of a torn write is removed, every member starts, and nothing that was acknowledged is lost.
+// C1, while the power fails in the middle of large writes to the log, again and again: the rest of
+// a torn write is removed, every member starts, and no acknowledged entry is lost.
 //
 // Defends: C1.
 func TestPowerFailsDuringWrites(t *testing.T) {

@@ -26,7 +26,7 @@ func TestVoteOutlivesPowerCut(t *testing.T) {
 			old := c.awaitLeader()
 			other, late := c.others(old)[0], c.others(old)[1]
 			late.stop()
-			// What the next leader writes arrives long after it is elected.
+			// The writes of the next leader arrive long after it is elected.
 			c.net.SetLatency(old.name, other.name, 100*time.Millisecond, 0)
 			c.net.SetLatency(other.name, old.name, 100*time.Millisecond, 0)
 			old.powerCut()

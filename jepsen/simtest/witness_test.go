@@ -11,13 +11,13 @@ import (
 	"lockkeeper/wire"
 )
 
-// witness looks at what the members log, at the moment at which they do:
+// witness looks at the members' log lines at once:
 //
 //   - one member at most is elected in a term (C1);
 //   - when a session expires, its client's library does not say that it is connected (C6).
 type witness struct {
 	c *cluster
-	// strict: no library hears anything late, and so what they say counts.
+	// strict: no library hears anything late, and so their reports count.
 	strict bool
 
 	mu        sync.Mutex

@@ -31,9 +31,9 @@ type workloads struct {
 
 const (
 	workloadClients = 2               // of each workload
-	workloadThink   = 2 * time.Second // of those of a busy simulation
-	// workloadPatience is how long the clients of a workload may take to end, and to look at what
-	// is there then.
+	workloadThink   = 2 * time.Second // in a busy simulation
+	// workloadPatience is how long the clients of a workload may take to end, and to look at the
+	// final state.
 	workloadPatience = 2 * time.Minute
 )
 
@@ -94,8 +94,8 @@ func (g *workloads) begin() (rounds []*workloadRound) {
 	return rounds
 }
 
-// tell enters what becomes of a client's own link into its history: what a library
-// believes then is not for the checkers to judge.
+// tell enters faults of a client's own link into its history: the checkers do not judge a library's
+// belief then.
 func (g *workloads) tell(host, f string) {
 	for _, r := range g.present {
 		for n := range workloadClients {
@@ -106,7 +106,7 @@ func (g *workloads) tell(host, f string) {
 	}
 }
 
-// end stops the clients, and has the checkers judge what they saw. Everything is healed.
+// end stops the clients, and has the checkers judge their history. Everything is healed.
 func (g *workloads) end(rounds []*workloadRound) {
 	for _, r := range rounds {
 		r.cancel()
@@ -172,7 +172,7 @@ func (g *workloads) roots() (paths []string) {
 // sweepHost is where the connection that cleans up comes from.
 const sweepHost = "10.0.5.1"
 
-// sweep deletes what the workloads have left, lest the state grow for ever, and the next round find
+// sweep deletes the nodes of the workloads, lest the state grow for ever, and the next round find
 // nodes that its history knows nothing of.
 func (g *workloads) sweep() {
 	c := g.s.c

@@ -7,13 +7,13 @@ import (
 	"lockkeeper/quorum"
 )
 
-// A Group is some members, by what they are.
+// A Group is some members, by their kinds.
 type Group struct {
 	Voters    int `json:"voters"`
 	Observers int `json:"observers,omitempty"`
 }
 
-// size is how many members they are.
+// size is the number of its members.
 func (g Group) size() int { return g.Voters + g.Observers }
 
 // String is the group's size, as 2 or 1+2 observers.
@@ -61,13 +61,13 @@ func (c Case) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// Quorum is what quorum.Maj says of a side: whether it may go on. Dead voters are counted, in n;
-// observers are not, on either side of the comparison.
+// Quorum is quorum.Maj of a side: whether it may go on. Dead voters are counted, in n; observers
+// are not, on either side of the comparison.
 func (c Case) Quorum(side int) bool {
 	return quorum.NewMaj(c.Cluster.Voters).Quorum(c.Sides[side].Voters)
 }
 
-// Arithmetic writes out what Quorum computes.
+// Arithmetic writes out the computation of Quorum.
 func (c Case) Arithmetic(side int) string {
 	sign := "≤"
 	if c.Quorum(side) {
@@ -76,8 +76,7 @@ func (c Case) Arithmetic(side int) string {
 	return fmt.Sprintf("%d %s %d/2", c.Sides[side].Voters, sign, c.Cluster.Voters)
 }
 
-// Goes is the side that goes on, -1 if none does. There cannot be two: that is what the majority is
-// for.
+// Goes is the side that goes on, -1 if none does. There cannot be two: the majority prevents it.
 func (c Case) Goes() int {
 	for i := range c.Sides {
 		if c.Quorum(i) {
@@ -162,8 +161,8 @@ func ObserverCases() []Case {
 	return all
 }
 
-// BriefCases are those of Cases(n) that say most, for those in a hurry: the smallest cut, from the
-// leader's side; the cut into halves; as many dead as the rest survives; one more.
+// BriefCases are the most telling ones of Cases(n), for those in a hurry: the smallest cut, from
+// the leader's side; the cut into halves; as many dead as the rest survives; one more.
 func BriefCases(n int) []Case {
 	tolerates := quorum.NewMaj(n).Tolerates()
 	var brief []Case

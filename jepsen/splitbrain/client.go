@@ -14,7 +14,7 @@ import (
 // anyone may do anything.
 var anyone = zk.WorldACL(zk.PermAll)
 
-// A client is one program with a session. What counts is what its library tells it.
+// A client is one program with a session. It believes its library.
 type client struct{ *jepsen.GoClient }
 
 // dial starts a client that knows some members only. hears, which may be nil, is called when the
@@ -49,7 +49,7 @@ func (c *client) lock(ctx context.Context, path string, waits func()) error {
 		case err != nil:
 			jepsen.Sleep(ctx, retryPause)
 		case exists && stat.EphemeralOwner == c.SessionID():
-			return nil // made by a request whose reply was lost
+			return nil // made by a request with a lost reply
 		case exists:
 			if waits != nil {
 				waits()

@@ -14,7 +14,7 @@ import (
 	"lockkeeper/quorum"
 )
 
-// A Document is what Play has played, for a page, for JSON and for a table.
+// A Document has the results of Play, for a page, for JSON and for a table.
 type Document struct {
 	Config  Config
 	Began   time.Time
@@ -22,7 +22,7 @@ type Document struct {
 	Results []*Result
 }
 
-// right is how many cases came as predicted.
+// right is the number of cases that came as predicted.
 func (d *Document) right() (n int) {
 	for _, r := range d.Results {
 		if r.OK() {
@@ -35,8 +35,8 @@ func (d *Document) right() (n int) {
 // OK says whether every case came as predicted.
 func (d *Document) OK() bool { return len(d.Results) > 0 && d.right() == len(d.Results) }
 
-// windows is in how many cases two clients held one lock, both told that they are connected, and
-// the longest time for which they did.
+// windows is the number of cases in which two clients held one lock, both told that they are
+// connected, and the longest time for which they did.
 func (d *Document) windows() (n int, longest time.Duration) {
 	for _, r := range d.Results {
 		if r.Window > 0 {
@@ -46,7 +46,7 @@ func (d *Document) windows() (n int, longest time.Duration) {
 	return n, longest
 }
 
-// Summary says how many cases came as predicted.
+// Summary has the number of cases that came as predicted.
 func (d *Document) Summary() string {
 	text := fmt.Sprintf("%d of %d cases came as predicted, in %v.", d.right(), len(d.Results),
 		d.Took.Round(time.Second))
@@ -62,7 +62,7 @@ var caseText string
 
 var caseTemplate = template.Must(template.New("case").Parse(caseText))
 
-// intro is what the page says of the rule.
+// intro is the page's text about the rule.
 var intro = []string{
 	"A split brain is a cluster in two pieces that both go on: two leaders, one lock with " +
 		"two holders. One rule prevents it. Of n voters, a set may act only if it has more than " +

@@ -14,7 +14,7 @@ import (
 	"lockkeeper/jepsen"
 )
 
-// A Config says what to play, and on what.
+// A Config selects the cases and the target.
 type Config struct {
 	// Target is the server software.
 	Target jepsen.Target
@@ -28,7 +28,7 @@ type Config struct {
 	Patience time.Duration
 	// Promises says that the target promises two things more than ZooKeeper does: a client is told
 	// that it is cut off before its lock is given away, and members that hold the same show the
-	// same digest (four-letter word hash). If not, what breaks them is a note.
+	// same digest (four-letter word hash). If not, a violation of them is a note.
 	Promises bool
 	// Extra are more lines for every member's zoo.cfg.
 	Extra []string
@@ -46,7 +46,7 @@ const (
 	DefaultPatience = time.Minute
 )
 
-// withDefaults fills in what is zero.
+// withDefaults fills in zero fields.
 func (cfg Config) withDefaults() Config {
 	cfg.Tick = cmp.Or(cfg.Tick, DefaultTick)
 	cfg.Session = cmp.Or(cfg.Session, 4*cfg.Tick)
@@ -54,9 +54,9 @@ func (cfg Config) withDefaults() Config {
 	return cfg
 }
 
-// Play plays all cases. It returns what it has of them also with an error, which says what kept it
-// from going on; that a case did not come as predicted is no error. When it returns, no process and
-// no network is left.
+// Play plays all cases. It returns what it has of them also with an error, which kept it from going
+// on; that a case did not come as predicted is no error. When it returns, no process and no network
+// is left.
 func Play(ctx context.Context, cfg Config) (d *Document, err error) {
 	cfg = cfg.withDefaults()
 	d = &Document{Config: cfg, Began: time.Now()}
@@ -153,7 +153,7 @@ func (l *lab) play(ctx context.Context, c Case) (*Result, error) {
 	if err := l.prepare(ctx, s); err != nil {
 		return nil, err
 	}
-	s.rec.breakBegins() // what clients are told counts from here on
+	s.rec.breakBegins() // observations count from here on
 	if now, err := l.settle(ctx); err != nil {
 		return nil, err
 	} else if now != leader {
@@ -204,7 +204,7 @@ func (l *lab) prepare(ctx context.Context, s *stage) error {
 	return s.set(ctx)
 }
 
-// breakCluster kills those that are to die, then cuts the others apart. What is seen counts from
+// breakCluster kills those that are to die, then cuts the others apart. Observations count from
 // here on.
 func (l *lab) breakCluster(s *stage) error {
 	errs := make([]error, len(s.dead)+1)
@@ -220,8 +220,8 @@ func (l *lab) breakCluster(s *stage) error {
 	return errors.Join(errs...)
 }
 
-// look waits until what should have come has come, or patience is over; in any case for one and a
-// half session timeouts, for what should not come could still.
+// look waits until the expected events have come, or patience is over; in any case for one and a
+// half session timeouts, for unexpected ones could still come.
 func (l *lab) look(ctx context.Context, c Case, rec *recorder) {
 	least, done := context.WithTimeout(ctx, l.cfg.Session*3/2)
 	defer done()
@@ -264,7 +264,7 @@ func (l *lab) mend(ctx context.Context, s *stage) error {
 // digestPatience is how long members that promise no equal digests may take to show one.
 const digestPatience = time.Second
 
-// agree reads all replicas and removes what the case has left in them.
+// agree reads all replicas and removes the nodes of the case.
 func (l *lab) agree(ctx context.Context, s *stage, r *Result) error {
 	reading, cancel := context.WithTimeout(ctx, l.cfg.Patience)
 	defer cancel()

@@ -16,7 +16,7 @@ type circle struct {
 	Crown string // "now" if it leads in the end, "was" if it led only before
 }
 
-// State is what becomes of a side: goes or stops.
+// State is the fate of a side: goes or stops.
 func (r *Result) State(side int) string {
 	if r.Case.Quorum(side) {
 		return "goes"
@@ -44,8 +44,8 @@ func (r *Result) Circles(ids []int, state string) []circle {
 	return all
 }
 
-// lanes are the timeline: who served when, and what became of the lock of the client that was left
-// behind, of the one that was told last before its lock went.
+// lanes are the timeline: who served when, and the fate of the lock of the client that was left
+// behind: the one that was told last before its lock went.
 func (r *Result) lanes() []report.Lane {
 	at := func(i Instant) time.Duration {
 		if !i.Came() {
@@ -75,7 +75,8 @@ func (r *Result) lanes() []report.Lane {
 		Bars: []report.Bar{{From: given, To: r.Watched, Class: "given"}}})
 }
 
-// worst is the member whose client was told last, compared with when its lock was given away.
+// worst is the member with the client that was told last, compared with when its lock was given
+// away.
 func (r *Result) worst() (worst int, ok bool) {
 	goes := r.Case.Goes()
 	if goes < 0 {

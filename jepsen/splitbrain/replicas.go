@@ -20,10 +20,10 @@ import (
 // A Replica is a member's copy of the data, after the healing.
 type Replica struct {
 	Member int `json:"member"`
-	// Zxid is what the member's four-letter word srvr says, in hex.
+	// Zxid is the zxid in the member's answer to srvr, in hex.
 	Zxid string `json:"zxid"`
-	// Tree is a SHA-256 of the whole tree as a client reads it: paths, data and Stats. Nodes is how
-	// many nodes that were.
+	// Tree is a SHA-256 of the whole tree as a client reads it: paths, data and Stats. Nodes is
+	// their number.
 	Tree  string `json:"tree"`
 	Nodes int    `json:"nodes"`
 
@@ -63,8 +63,8 @@ func firstDifference(a, b Replica) string {
 }
 
 // readReplicas reads every member's replica until they agree, for members take a moment to apply
-// what is committed and the sessions of ended clients still expire. If they never do, it returns
-// the last ones it read, with what is different.
+// committed entries and the sessions of ended clients still expire. If they never do, it returns
+// the last ones it read, with the differences.
 func readReplicas(ctx context.Context, members []*jepsen.Member, session time.Duration) ([]Replica, error) {
 	clients := make([]*client, 0, len(members))
 	defer func() {

@@ -30,7 +30,7 @@ func (i Instant) MarshalJSON() ([]byte, error) {
 	return json.Marshal(i.after.Milliseconds())
 }
 
-// later is the later one of two; what never came is the latest of all.
+// later is the later one of two; never is the latest of all.
 func later(a, b Instant) Instant {
 	if !a.came || b.came && a.after >= b.after {
 		return a
@@ -38,8 +38,8 @@ func later(a, b Instant) Instant {
 	return b
 }
 
-// Seen is what was seen of one side between the break and the healing. Members are named by their
-// numbers.
+// Seen has the observations of one side between the break and the healing. Members are named by
+// their numbers.
 type Seen struct {
 	// Members are the side's members, the leader of before first.
 	Members []int `json:"members"`
@@ -61,7 +61,7 @@ type Seen struct {
 	Inherited map[int]Instant `json:"inheritedMs"`
 }
 
-// newSeen is what is seen of a side before anything is.
+// newSeen is a Seen without observations.
 func newSeen(members []int) Seen {
 	return Seen{Members: members, Leading: make(map[int]Instant), Stopped: make(map[int]Instant),
 		Inherited: make(map[int]Instant)}
@@ -73,14 +73,14 @@ func (s Seen) clone() Seen {
 	return s
 }
 
-// A recorder collects what clients and probes see. Before the break, and after its end, it takes
-// nothing.
+// A recorder collects the observations of clients and probes. Before the break, and after its end,
+// it takes nothing.
 type recorder struct {
 	mu      sync.Mutex
 	sides   []Seen
 	told    map[int]Instant // as Result.Told
 	dropped map[int]Instant // as Result.Dropped
-	// breaking says that the break has begun. What is seen before it is complete is of instant 0.
+	// breaking says that the break has begun. Observations before it is complete are of instant 0.
 	breaking bool
 	began    time.Time // when the break was complete
 	over     bool
@@ -108,7 +108,7 @@ func (r *recorder) breakEnds() {
 	r.began = time.Now()
 }
 
-// note has f write down what was seen just now.
+// note has f record a present observation.
 func (r *recorder) note(f func(r *recorder, now Instant)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -124,7 +124,7 @@ func (r *recorder) note(f func(r *recorder, now Instant)) {
 	r.changed = make(chan struct{})
 }
 
-// brokenBefore says whether the break was complete at t. It is for what note calls.
+// brokenBefore says whether the break was complete at t. It is for functions that note calls.
 func (r *recorder) brokenBefore(t time.Time) bool { return !r.began.IsZero() && !t.Before(r.began) }
 
 // first notes an instant in a map, if there is none yet.
@@ -134,7 +134,7 @@ func first(m map[int]Instant, id int, now Instant) {
 	}
 }
 
-// until waits until done says yes of what was seen, or ctx ends.
+// until waits until done says yes of the observations, or ctx ends.
 func (r *recorder) until(ctx context.Context, done func(sides []Seen, told map[int]Instant) bool) bool {
 	for {
 		r.mu.Lock()

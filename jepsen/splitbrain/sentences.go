@@ -10,7 +10,7 @@ import (
 	"lockkeeper/quorum"
 )
 
-// Heading writes what is above the cases of one cluster.
+// Heading writes the heading of the cases of one cluster.
 func Heading(w io.Writer, cluster Group) {
 	maj := quorum.NewMaj(cluster.Voters)
 	fmt.Fprintf(w, "\n%s: a side may go on if set.size > %d/2, that is with %d; %d may fail",
@@ -21,7 +21,7 @@ func Heading(w io.Writer, cluster Group) {
 	fmt.Fprintln(w)
 }
 
-// Write writes a case: what happened, a sentence a line, then what did not come as predicted.
+// Write writes a case: the events, a sentence a line, then wrong predictions.
 func (r *Result) Write(w io.Writer) {
 	verdict := "as predicted"
 	if !r.OK() {
@@ -38,7 +38,7 @@ func (r *Result) Write(w io.Writer) {
 	}
 }
 
-// Sentences say what happened in a case, and why, in words for somebody who learns it.
+// Sentences describe the events of a case, with reasons, for somebody who learns it.
 func (r *Result) Sentences() []string {
 	var all []string
 	goes := r.Case.Goes()
@@ -165,8 +165,8 @@ func (r *Result) predictedText() string {
 	return "nobody: " + strings.Join(sides, ", ")
 }
 
-// happenedText says what became of the side that goes on, when the others stopped, and who knew it
-// when.
+// happenedText describes the fate of the side that goes on, when the others stopped, and who knew
+// it when.
 func (r *Result) happenedText() string {
 	var parts []string
 	for i, seen := range r.Sides {

@@ -15,7 +15,7 @@ import (
 	"lockkeeper/jepsen"
 )
 
-// A stage is one case while it is played: its clients, and what they and the probes see.
+// A stage is one case while it is played: its clients, and their and the probes' observations.
 //
 //	holder   one for each member, which it knows only; holds a lock of its own before the break
 //	waiter   one for each side; waits, from before the break, for the locks of all that are not on
@@ -36,7 +36,7 @@ type stage struct {
 
 	early atomic.Bool // a waiter got a lock; before the break it may not
 
-	stop context.CancelFunc // ends what goes on in the background
+	stop context.CancelFunc // ends the background work
 	busy sync.WaitGroup
 }
 
@@ -100,7 +100,7 @@ func (s *stage) dial(ctx context.Context) error {
 	return nil
 }
 
-// heard notes what the holder at a member was told.
+// heard notes the news of the holder at a member.
 func (s *stage) heard(id int, connected bool) {
 	s.rec.note(func(r *recorder, now Instant) {
 		if connected {
@@ -198,7 +198,7 @@ func (s *stage) checkReady() error {
 	return nil
 }
 
-// write writes numbers until ctx ends. What is not acknowledged is not written again: it may have
+// write writes numbers until ctx ends. An unacknowledged number is not written again: it may have
 // been.
 func (s *stage) write(ctx context.Context, w *writer, side int, ready func()) {
 	defer ready()
@@ -226,7 +226,7 @@ func (s *Seen) wrote(now Instant) {
 	}
 }
 
-// watch begins what is done after the break: probes of all members that live, and the race for the
+// watch begins the work after the break: probes of all members that live, and the race for the
 // lock.
 func (s *stage) watch(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)

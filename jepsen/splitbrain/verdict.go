@@ -10,14 +10,14 @@ import (
 
 // A Check is one thing that was predicted of a case.
 type Check struct {
-	// What was predicted, as a sentence.
+	// The prediction, as a sentence.
 	What string `json:"what"`
-	// OK says whether it came so; Got what came instead, or a figure.
+	// OK says whether it came so; Got is the other result, or a figure.
 	OK  bool   `json:"ok"`
 	Got string `json:"got"`
 }
 
-// A Result is what became of a case.
+// A Result is the result of a case.
 type Result struct {
 	Case Case   `json:"case"`
 	Name string `json:"name"`
@@ -30,10 +30,11 @@ type Result struct {
 	// Dropped is when it was told so for the first time.
 	Told    map[int]Instant `json:"toldMs"`
 	Dropped map[int]Instant `json:"droppedMs"`
-	// Replicas are those of all members after the healing; Differ says how they differ, if they do.
+	// Replicas are all members' replicas after the healing; Differ says how they differ, if they
+	// do.
 	Replicas []Replica `json:"replicas"`
 	Differ   string    `json:"differ,omitempty"`
-	// Checks are what was predicted. Notes are what was seen beyond it.
+	// Checks are the predictions. Notes are further observations.
 	Checks []Check  `json:"checks"`
 	Notes  []string `json:"notes,omitempty"`
 	// Window is the worst time in which the client of a member that was cut off took itself for
@@ -56,7 +57,7 @@ func (r *Result) OK() bool {
 	return len(r.Checks) > 0
 }
 
-// judge holds what was seen against what was predicted. leases says whether the target promises
+// judge compares the observations with the predictions. leases says whether the target promises
 // that a client is told before its lock is given away (C6); if not, that is a note.
 func judge(r *Result, leases bool) {
 	for i := range r.Sides {
@@ -161,7 +162,7 @@ func leaderText(s Seen) string {
 	return "they all say that they lead: " + sideName(leaders)
 }
 
-// granted says what locks a side granted.
+// granted lists the locks that a side granted.
 func granted(s Seen) string {
 	var all []string
 	if s.Lock.Came() {

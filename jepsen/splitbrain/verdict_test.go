@@ -132,7 +132,7 @@ func TestCompareReplicas(t *testing.T) {
 	}
 }
 
-// What is told before a client is connected again does not count.
+// News before a client is connected again does not count.
 func TestRecorder(t *testing.T) {
 	rec := newRecorder([][]int{{1}, {2, 3}})
 	s := &stage{sides: [][]int{{1}, {2, 3}}, rec: rec}

@@ -5,8 +5,8 @@
 // numbers in any order, and nodes beside them that do not contend, or not for that library. Then
 // they ask the library of each of its nodes whether it gets the lock: Curator's drivers of
 // InterProcessMutex, InterProcessReadWriteLock and LeaderLatch, kazoo's Lock, WriteLock and
-// ReadLock (testdata), and a new contender of package recipes. They compare with what
-// Session.Contenders says of the directory.
+// ReadLock (testdata), and a new contender of package recipes. They compare with Session.Contenders
+// of the directory.
 //
 // # The programs' protocol
 //

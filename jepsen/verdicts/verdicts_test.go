@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 	os.Exit(jepsen.Main(m, &tools, jepsen.Race))
 }
 
-// form is what the nodes of a kind of lock are called. H is a hexadecimal digit.
+// form is the form of the node names of a kind of lock. H is a hexadecimal digit.
 type form struct {
 	ask    string // the program's name of the kind
 	prefix string
@@ -47,7 +47,7 @@ type form struct {
 type family struct {
 	name  string
 	forms []form
-	alike []string // prefixes of names that end like those of the library, and count for it
+	alike []string // prefixes of names that end like the library's, and count for it
 }
 
 const (
@@ -107,7 +107,7 @@ func newDirectory(r *rand.Rand, path string, f family) *directory {
 	number := func() string {
 		n := int64(numbers[0])
 		numbers = numbers[1:]
-		if r.IntN(10) == 0 { // behind what 32 bits hold
+		if r.IntN(10) == 0 { // beyond 32 bits
 			n += locknode.MaxSequence + 1 + r.Int64N(1e9)
 		}
 		return fmt.Sprintf("%010d", n)
@@ -142,7 +142,7 @@ func newDirectory(r *rand.Rand, path string, f family) *directory {
 }
 
 // bystander is a node that is no contender for the library, or for nobody. Curator sorts all
-// children by what follows its own "lock-", or by the whole name, and reads no stat. So it also
+// children by the rest behind its own "lock-", or by the whole name, and reads no stat. So it also
 // waits for a persistent node with the name of a contender, for "lock-" alone, and for names of
 // digits or of characters that sort before them. kazoo waits for the first of these. There are no
 // such nodes here.
@@ -321,7 +321,7 @@ func (s *server) compare(t *testing.T, families []family, command func(addr stri
 	}
 }
 
-// fault says what is wrong with a verdict, given whether the library gives the lock to the node.
+// fault returns the fault of a verdict, given whether the library gives the lock to the node.
 func (q *question) fault(c *locknode.Contender, gets bool) string {
 	if gets {
 		if !c.Held && !c.MayHold {

@@ -20,8 +20,8 @@ const (
 const fVanished = "vanished"
 
 // newBelief is promise C6: every client has an ephemeral node for as long as its session lasts, and
-// watches those of all others. What its library believes of its connection is in the history. Now
-// and then a client loses every byte, in both directions, for longer than its session timeout.
+// watches all others' nodes. Its library's belief about its connection is in the history. Now and
+// then a client loses every byte, in both directions, for longer than its session timeout.
 func newBelief() Workload {
 	return Workload{name: beliefName, check: checkBelief, run: func(ctx context.Context, env *Env, n int) error {
 		c := &beliefClient{worker: newWorker(env, beliefName, n), watched: make(map[string]bool)}

@@ -15,11 +15,11 @@ import (
 // taken itself for connected, nor do so later.
 //
 // A library takes itself for connected until it says otherwise, or until two thirds of the session
-// timeout after the last byte that it has received, whichever is earlier; the latter is what it
-// goes by, and it may be told late when the machine is busy.
+// timeout after the last byte that it has received, whichever is earlier; it follows the latter,
+// and it may be told late when the machine is busy.
 //
-// The promise is silent on a client that did not run (FPause to FResume of its Worker) or whose own
-// link was disturbed (FCut to FHeal with its Worker): they do not count if that was at any time
+// The promise is silent on a client that did not run (FPause to FResume of its Worker) or had its
+// own link disturbed (FCut to FHeal with its Worker): they do not count if that was at any time
 // from a session timeout before its node vanished until its belief had ended.
 func checkBelief(ops []jepsen.Op) Verdict {
 	v := Verdict{Checker: beliefName, Promise: "C6", Valid: Yes}
@@ -68,7 +68,7 @@ func checkBelief(ops []jepsen.Op) Verdict {
 	return v.concluded()
 }
 
-// believer is what a client has said of itself.
+// believer has the reports of a client about itself.
 type believer struct {
 	nodes     []jepsen.Op // its own, with their sessions
 	spans     []*span
@@ -96,8 +96,8 @@ func (s *span) ops(gone jepsen.Op) []jepsen.Op {
 	return list
 }
 
-// beliefs goes through the history of a workload: what every client believed, and
-// when each node was seen to be gone first, by another client.
+// beliefs goes through the history of a workload: every client's belief, and when each node was
+// seen to be gone first, by another client.
 func beliefs(ops []jepsen.Op, workload string) (map[string]*believer, map[string]jepsen.Op) {
 	clients := make(map[string]*believer)
 	vanished := make(map[string]jepsen.Op)

@@ -11,12 +11,12 @@ import (
 	"lockkeeper/jepsen"
 )
 
-// cell is what a client can see of one node.
+// cell is a client's view of one node.
 type cell struct {
 	// any: nothing is known of it. So begins a piece that is taken out of the middle of a history.
 	any bool
-	// over: everything that was answered has taken effect. What is unknown, and was
-	// not needed until then, may as well not have happened.
+	// over: everything that was answered has taken effect. An unknown operation that was not needed
+	// until then may as well not have happened.
 	over    bool
 	version int32 // -1: there is no node
 	value   string
@@ -28,10 +28,10 @@ var absent = cell{version: -1}
 // cellChecker says whether operations on one node are linearizable.
 //
 // Every write makes the version that follows the one before, and says which, if it is answered. So
-// there is seldom more than one order to try, also with many operations whose outcome is unknown:
-// such a one can only have made a version that no answered operation has made and a reply shows,
-// with the value that was read there. Else it comes after everything that was answered: if it could
-// come at any place, each one would double the number of orders.
+// there is seldom more than one order to try, also with many operations of unknown outcome: such a
+// one can only have made a version that no answered operation has made and a reply shows, with the
+// value that was read there. Else it comes after everything that was answered: if it could come at
+// any place, each one would double the number of orders.
 type cellChecker struct {
 	calls []*call
 	made  map[int32]bool   // versions that answered operations have made
@@ -58,8 +58,8 @@ func newCellChecker(calls []*call) *cellChecker {
 	return c
 }
 
-// step says whether call can come next, and what is there after it. Nil stands for
-// the end of all that was answered.
+// step says whether call can come next, and returns the state after it. Nil stands for the end of
+// all that was answered.
 func (c *cellChecker) step(s cell, call *call) (bool, cell) {
 	switch {
 	case call == nil:
@@ -96,7 +96,7 @@ func (c *cellChecker) step(s cell, call *call) (bool, cell) {
 	return may && after.version <= c.last && !c.made[after.version] && (!seen || value == after.value), after
 }
 
-// fromAny is what is known after a call where nothing was known before it.
+// fromAny is the knowledge after a call from an unknown state.
 func fromAny(call *call) cell {
 	switch end := call.end; {
 	case end.Kind == jepsen.OK && call.invoke.F == fRead:
@@ -151,7 +151,7 @@ func shorten(calls []*call, limit time.Duration) []*call {
 		calls = before(calls, ends[n])
 	}
 
-	// What had ended before the piece begins leaves an unknown state behind.
+	// Operations that had ended before the piece begins leave an unknown state behind.
 	n = sort.Search(len(calls), func(i int) bool { return !fails(after(calls, calls[i].invoke.Time), cell{any: true}) })
 	first := absent
 	if n > 0 {
@@ -163,8 +163,8 @@ func shorten(calls []*call, limit time.Duration) []*call {
 	return newCellChecker(calls).needed(first)
 }
 
-// needed are the calls without those whose outcome is unknown and which cannot
-// have made any version that a reply shows and no answered operation has made.
+// needed are the calls without those of unknown outcome that cannot have made any version that a
+// reply shows and no answered operation has made.
 func (c *cellChecker) needed(first cell) []*call {
 	lowest := int32(-1)
 	if first.any {
@@ -228,8 +228,8 @@ func after(calls []*call, t time.Duration) []*call {
 	return piece
 }
 
-// dropReads takes out what changes nothing, one by one, as long as the rest
-// fails. A piece without them has fewer demands: if it fails, so did the whole.
+// dropReads takes out operations that change nothing, one by one, as long as the rest fails. A
+// piece without them has fewer demands: if it fails, so did the whole.
 func dropReads(calls []*call, fails func([]*call) bool) []*call {
 	for i := len(calls) - 1; i >= 0; i-- {
 		if c := calls[i]; c.invoke.F != fRead && c.end.Kind != jepsen.Fail {

@@ -35,8 +35,8 @@ func TestRegisterAgainstAModel(t *testing.T) {
 	}
 }
 
-// modelHistory is what clients see of a register that is one: every operation takes effect at a
-// moment between its invoke and its end, or, where nobody is told, later or never.
+// modelHistory is a history of a correct register: every operation takes effect at a moment between
+// its invoke and its end, or, where nobody is told, later or never.
 func modelHistory(rng *rand.Rand, clients, each int) []*call {
 	type effect struct {
 		at   time.Duration

@@ -11,9 +11,9 @@ import (
 const (
 	durabilityName = "durability"
 	durabilityRoot = "/durability"
-	// durabilityKeep is how many nodes a client leaves there, about.
+	// durabilityKeep is about the number of nodes that a client leaves there.
 	durabilityKeep = 200
-	// durabilityBurst is how many requests are sent at once, at most.
+	// durabilityBurst bounds the requests that are sent at once.
 	durabilityBurst = 5
 )
 
@@ -27,9 +27,9 @@ const (
 	fRefused = "refused"
 )
 
-// newDurability is promise C1: what was answered is there at the end, whatever was killed in
-// between; what was refused is not; and the numbers of the updates are in the order in which they
-// were answered.
+// newDurability is promise C1: answered updates are there at the end, whatever was killed in
+// between; refused ones are not; and the numbers of the updates are in the order in which they were
+// answered.
 func newDurability() Workload {
 	return Workload{name: durabilityName, check: checkDurability, final: tells(durabilityName, durabilityRoot),
 		run: func(ctx context.Context, env *Env, n int) error {

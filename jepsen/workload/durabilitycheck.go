@@ -102,7 +102,7 @@ func owns(path string) bool {
 	return belongs(jepsen.Op{Worker: name}, durabilityName) && !strings.Contains(name, ".")
 }
 
-// created compares a create with what is there.
+// created compares a create with the final tree.
 func (c *durabilityChecker) created(call *call) {
 	path := call.invoke.Path
 	op, there := c.found[path]
@@ -125,7 +125,7 @@ func pieces(list ...*call) []*call {
 	return slices.DeleteFunc(list, func(c *call) bool { return c == nil })
 }
 
-// bumped compares the sets of a client's own node with what is there.
+// bumped compares the sets of a client's own node with the final tree.
 func (c *durabilityChecker) bumped(path string, calls []*call) {
 	op, there := c.found[path]
 	var answered, holder *call
@@ -163,7 +163,7 @@ func number(s string) int {
 	return n
 }
 
-// zxids compares the order of the creates in time with that of their zxids.
+// zxids compares the order of the creates in time with the order of their zxids.
 func (c *durabilityChecker) zxids(calls []*call) {
 	type moment struct {
 		op    jepsen.Op
@@ -180,7 +180,7 @@ func (c *durabilityChecker) zxids(calls []*call) {
 			moments = append(moments, moment{call.end, call, false})
 		}
 	}
-	// What begins at the very moment of an answer may have come before it.
+	// A create that begins at the very moment of an answer may have come before it.
 	slices.SortStableFunc(moments, func(a, b moment) int {
 		if a.op.Time == b.op.Time && a.begin != b.begin {
 			if a.begin {

@@ -29,7 +29,7 @@ const (
 	fAbandon  = "abandon"  // the owner will not be heard of again
 	fSnapshot = "snapshot" // behind a sync, the names in ephemeralLive as Value
 	// fGone: the owner's two directories are empty after Session. Zxid is the last change of the
-	// first one, Value that of the second.
+	// first one, Value the second one's.
 	fGone = "gone"
 )
 
@@ -52,7 +52,7 @@ func newEphemeral() Workload {
 		}}
 }
 
-// finishEphemeral waits until the last session has expired, and then tells what is left.
+// finishEphemeral waits until the last session has expired, and then records the remaining nodes.
 func finishEphemeral(ctx context.Context, env *Env) error {
 	w := newWorker(env, ephemeralName, env.Clients)
 	for deadline := time.Now().Add(4*env.SessionTimeout + 10*time.Second); time.Now().Before(deadline); {

@@ -61,7 +61,7 @@ func checkEphemeral(ops []jepsen.Op) Verdict {
 	return v.concluded()
 }
 
-// ephemeralSession is what is known of a session.
+// ephemeralSession is the knowledge about a session.
 type ephemeralSession struct {
 	name    string
 	timeout time.Duration
@@ -207,7 +207,7 @@ func (c *ephemeralChecker) look(list *call) {
 	})
 }
 
-// there checks a session whose nodes are listed.
+// there checks a session with listed nodes.
 func (c *ephemeralChecker) there(s *ephemeralSession, list *call) {
 	if s.reported {
 		return
@@ -227,7 +227,7 @@ func (c *ephemeralChecker) there(s *ephemeralSession, list *call) {
 	}
 }
 
-// vanished checks a session whose nodes are not listed any more.
+// vanished checks a session without listed nodes.
 func (c *ephemeralChecker) vanished(s *ephemeralSession, list *call) {
 	if s.closeBegun != nil && s.closeBegun.Time <= list.end.Time {
 		return

@@ -42,7 +42,7 @@ func TestCheckers(t *testing.T) {
 	}
 }
 
-// goldenProgress is what the histories in testdata/progress are checked with.
+// goldenProgress is the checker of the histories in testdata/progress.
 var goldenProgress = Progress{
 	Workers: []string{"register-0", "register-1"}, To: 20 * time.Second, Bound: 5 * time.Second, Able: 0.5,
 }

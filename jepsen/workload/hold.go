@@ -18,8 +18,8 @@ const Hold = holdName
 const (
 	holdName = "hold"
 	holdRoot = "/hold"
-	// holdClients is how many clients share a lock, holdTimeouts for how long one holds it at most,
-	// in session timeouts.
+	// holdClients is the number of clients that share a lock, holdTimeouts for how long one holds
+	// it at most, in session timeouts.
 	holdClients  = 3
 	holdTimeouts = 10
 )

@@ -8,7 +8,7 @@ import (
 	"lockkeeper/jepsen"
 )
 
-// Kills checks what follows the kill of a leader, where nothing else breaks: the clients of the
+// Kills checks the time after the kill of a leader, without other faults: the clients of the
 // workload libraries that are connected to other members keep their connections (C5), no session of
 // a living client expires, and each client that waits for a lock gets it within Bound.
 type Kills struct {
@@ -77,7 +77,7 @@ func (c *killJudge) see(op jepsen.Op) {
 	}
 }
 
-// kill takes in a kill, and looks for what those who wait get afterwards.
+// kill takes in a kill, and looks for the next locks of those who wait.
 func (c *killJudge) kill(kill jepsen.Op, later []jepsen.Op, bound time.Duration) {
 	c.kills++
 	for _, at := range c.connected {

@@ -30,7 +30,7 @@ const (
 // locks that libraries share.
 func newLibraries() Workload { return librariesThatTake(takings) }
 
-// librariesThatTake has the nth client of a library do what list says, all at the same time.
+// librariesThatTake has the nth client of a library take the locks of list, all at the same time.
 func librariesThatTake(list func(library string, nth int) []taking) Workload {
 	return Workload{name: librariesName, check: checkLibraries, final: tells(librariesName, librariesRoot),
 		run: func(ctx context.Context, env *Env, n int) error {
@@ -58,7 +58,7 @@ type taking struct {
 // rid of in 2.9. The timeout ends it.
 const readTimeout = 500 * time.Millisecond
 
-// takings are what the nth client of a library does, all at the same time.
+// takings are the operations of the nth client of a library, all at the same time.
 func takings(library string, nth int) []taking {
 	readWrite := func(timeout time.Duration) taking {
 		if nth%3 == 1 {
@@ -219,10 +219,10 @@ func (c *contender) release(ctx context.Context) error {
 
 // checkLibraries judges the workload libraries.
 //
-// A library's user goes by what the library says: it holds its lock from the reply to acquire until
-// it is about to release it, as long as the library takes itself for connected with the session of
-// the lock and has not said that the lock is lost. Nobody whom the lock excludes may acquire it at
-// that time, unless the process did not run. Fencing tokens grow in the order of holding. And no
+// A library's user follows the library: it holds its lock from the reply to acquire until it is
+// about to release it, as long as the library takes itself for connected with the session of the
+// lock and has not said that the lock is lost. Nobody whom the lock excludes may acquire it at that
+// time, unless the process did not run. Fencing tokens grow in the order of holding. And no
 // ephemeral node of a session that was closed is left.
 func checkLibraries(ops []jepsen.Op) Verdict {
 	c := newLockJudge(librariesName)

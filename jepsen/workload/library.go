@@ -18,9 +18,9 @@ import (
 	"lockkeeper/jepsen"
 )
 
-// library is a client of go-zookeeper that tells the history what it thinks of itself: FConnected,
-// with the session timeout in ms as Value; FSuspended, with the time in ms since the last byte was
-// received; FExpired.
+// library is a client of go-zookeeper that records its belief in the history: FConnected, with the
+// session timeout in ms as Value; FSuspended, with the time in ms since the last byte was received;
+// FExpired.
 type library struct {
 	*jepsen.GoClient
 	// connections counts those that got their session. Two requests with the same count before the
@@ -110,7 +110,7 @@ func (l *library) keep(c net.Conn) net.Conn {
 	return l.socket
 }
 
-// heard is what the newest socket has heard.
+// heard is the record of the newest socket.
 func (l *library) heard() (h struct {
 	last    time.Time
 	timeout time.Duration
@@ -195,7 +195,7 @@ var errDark = errors.New("workload: no way to the member")
 // sessionText is a session as ZooKeeper prints it.
 func sessionText(id int64) string { return fmt.Sprintf("0x%x", uint64(id)) }
 
-// What a request found that the server refused.
+// The result of a request that the server refused.
 const (
 	noteNoNode     = "no node"
 	noteNodeExists = "node exists"

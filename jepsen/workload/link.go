@@ -27,7 +27,7 @@ type link struct {
 	unhook  func() bool
 }
 
-// session is what a client has to know to go on elsewhere.
+// session has the fields that a client needs to go on elsewhere.
 type session struct {
 	id       wire.SessionID
 	password []byte
@@ -43,7 +43,7 @@ type request struct {
 	op   jepsen.Op
 }
 
-// frame is what came: the reply to a request, or an event.
+// frame is a received frame: the reply to a request, or an event.
 type frame struct {
 	header  wire.ReplyHeader
 	body    []byte
@@ -55,8 +55,8 @@ var (
 	errExpired = errors.New("workload: session expired")
 	// errSilent: nothing was heard for two thirds of the session timeout.
 	errSilent = errors.New("workload: nothing heard for two thirds of the session timeout")
-	// errOrder: an answer came that was not due. What the connection says cannot
-	// be told apart any more.
+	// errOrder: an answer came that was not due. The frames of the connection cannot be told apart
+	// any more.
 	errOrder = errors.New("workload: out of order")
 )
 
@@ -115,15 +115,15 @@ func (l *link) handshake(s session) error {
 	return nil
 }
 
-// add encodes a request, as the next one of the connection, and takes note of it.
-// op is what invoke has returned.
+// add encodes a request, as the next one of the connection, and takes note of it. op is the result
+// of invoke.
 func (l *link) add(b []byte, code wire.Op, body wire.Record, op jepsen.Op) []byte {
 	b, xid := l.Append(b, code, body)
 	l.open = append(l.open, request{xid: xid, code: code, body: body, op: op})
 	return b
 }
 
-// send sends what add has encoded.
+// send sends the encoded requests.
 func (l *link) send(b []byte) error {
 	l.sent = time.Now()
 	l.SetWriteDeadline(l.sent.Add(l.patience()))
@@ -208,9 +208,8 @@ func (l *link) read(until time.Time) (f frame, err error) {
 	return f, nil
 }
 
-// drain reads until every request is answered, and gives each frame to see. It
-// ends with an error when the connection does. It does not wait for pings, whose
-// answers next does not return.
+// drain reads until every request is answered, and gives each frame to see. It ends with an error
+// when the connection does. It does not wait for pings: next does not return their answers.
 func (l *link) drain(ctx context.Context, see func(frame)) error {
 	for slices.ContainsFunc(l.open, func(q request) bool { return q.code != wire.OpPing }) {
 		f, ok, err := l.next(ctx, time.Now().Add(time.Minute))
@@ -224,7 +223,7 @@ func (l *link) drain(ctx context.Context, see func(frame)) error {
 	return nil
 }
 
-// idle reads what comes until a moment.
+// idle reads frames until a moment.
 func (l *link) idle(ctx context.Context, d time.Duration, see func(frame)) error {
 	for until := time.Now().Add(d); ; {
 		f, ok, err := l.next(ctx, until)
@@ -235,8 +234,8 @@ func (l *link) idle(ctx context.Context, d time.Duration, see func(frame)) error
 	}
 }
 
-// burst works on the connection until it ends, and says why it has: requests that are sent at once,
-// at most so many, their replies, and a pause. b is sent in front of the first ones.
+// burst works on the connection until it ends, and says why it has: a bounded number of requests
+// that are sent at once, their replies, and a pause. b is sent in front of the first ones.
 func (l *link) burst(ctx context.Context, b []byte, most int, request func(b []byte) []byte, see func(frame)) error {
 	for {
 		for range 1 + l.w.rng.IntN(most) {
@@ -264,7 +263,7 @@ func (l *link) finish(ctx context.Context, err error, see func(frame)) {
 	}
 }
 
-// lost ends the connection after an error: what became of the requests that are open is unknown.
+// lost ends the connection after an error: the outcome of open requests is unknown.
 func (l *link) lost(err error) {
 	l.shut()
 	for _, q := range l.open {
@@ -283,8 +282,8 @@ func (l *link) shut() {
 	l.Conn.Close()
 }
 
-// leave closes the session, waiting for at most a second: so a client ends. What
-// was open may still be answered, and is given to see.
+// leave closes the session, waiting for at most a second: so a client ends. Open requests may still
+// be answered; see gets the answers.
 func (l *link) leave(see func(frame)) {
 	l.unhook()
 	op := l.w.invoke(jepsen.Op{F: fClosed, Session: l.session.text(), Member: l.member})

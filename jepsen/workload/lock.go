@@ -14,7 +14,7 @@ import (
 const (
 	lockName = "lock"
 	lockRoot = "/lock"
-	// lockLeases is how many the semaphore has.
+	// lockLeases is the number of the semaphore's leases.
 	lockLeases = 2
 	// simpleLock is the name of the lock that a SimpleMutex takes.
 	simpleLock = "simple"
@@ -62,7 +62,7 @@ func runLocks(env *Env, name string, n int, gate Fence, work func(c *lockClient,
 	return nil
 }
 
-// grant is what all recipes give out.
+// grant is the common part of all recipes' grants.
 type grant interface {
 	Err() error
 	Unlock(context.Context) error
@@ -170,7 +170,7 @@ func (h *lockHold) each(f string) []jepsen.Op {
 	return ops
 }
 
-// all ends what each has begun.
+// all ends the begun operation of each.
 func (h *lockHold) all(ops []jepsen.Op, kind jepsen.Kind, note string) {
 	for _, op := range ops {
 		h.end(op, kind, note)
@@ -244,7 +244,7 @@ func (h *lockHold) lost(err error) {
 	}
 }
 
-// use writes to what the locks protect. Only those who have it alone do.
+// use writes to the protected resource. Only those who have it alone do.
 func (h *lockHold) use() {
 	if h.recipe.mode != jepsen.Exclusive {
 		return

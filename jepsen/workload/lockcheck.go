@@ -23,8 +23,8 @@ import (
 // Nobody may hold for certain at that time; unless the program did not run, its
 // link was disturbed, or it was told that the lock is lost.
 //
-// Tokens grow in the order of holding, except among those who share. What the
-// resource has accepted has tokens that do not become smaller.
+// Tokens grow in the order of holding, except among those who share. The tokens that the resource
+// accepts do not become smaller.
 //
 // A SimpleMutex has a gap, which its documentation tells of: an Unlock that is under way while its
 // session expires may delete the next holder's node. A hold that was told so, or that stood while
@@ -98,7 +98,7 @@ type lockJudge struct {
 	writes  map[string][]jepsen.Op
 	clients map[string]*believer
 
-	releases map[string][]period // by lock, those whose outcome was unknown
+	releases map[string][]period // by lock, those of unknown outcome
 
 	acquired, lost, refused, gaps int
 	crowds                        map[string]int // by lock: the most that held it at one time
@@ -133,7 +133,7 @@ func (c *lockJudge) collect(ops []jepsen.Op) {
 			}
 			c.holds[key], lockOf[op.Contender] = h, op.Lock
 			c.locks[op.Lock] = append(c.locks[op.Lock], h)
-			for _, o := range open[op.Worker] { // what was sent before has been answered, too
+			for _, o := range open[op.Worker] { // earlier requests have been answered, too
 				c.releases[o.op.Lock] = append(c.releases[o.op.Lock], period{o.ended, op.Time})
 			}
 			delete(open, op.Worker)
@@ -243,8 +243,8 @@ func (c *lockJudge) overlap(h *holding, others []*holding, how string) {
 		strings.Join(names, ", "), how, against[0].op.Mode)
 }
 
-// believing are those whose library took itself for connected when h held for
-// certain, though they did not for certain themselves.
+// believing are those with a library that took itself for connected when h held for certain, though
+// they did not for certain themselves.
 func (c *lockJudge) believing(holds []*holding, h *holding) []*holding {
 	var list []*holding
 	for _, o := range holds {
@@ -265,7 +265,7 @@ func (c *lockJudge) believing(holds []*holding, h *holding) []*holding {
 	return list
 }
 
-// tokens compares the token of h with those of earlier holders.
+// tokens compares the token of h with earlier holders' tokens.
 func (c *lockJudge) tokens(h, anybody, exclusive *holding) {
 	before := anybody
 	if h.op.Token == 0 {

@@ -12,14 +12,14 @@ const onceName = "exactly-once"
 
 const (
 	onceRoot = "/exactly-once"
-	// onceDir is how many creates there are in one directory.
+	// onceDir is the number of creates in one directory.
 	onceDir = 200
-	// onceBurst is how many requests are sent at once, at most.
+	// onceBurst bounds the requests that are sent at once.
 	onceBurst = 20
 )
 
-// The operations of the exactly-once workload. Value counts the requests of a
-// connection; it is what is written.
+// The operations of the exactly-once workload. Value counts the requests of a connection; it is the
+// written data.
 const (
 	fMkdir = "mkdir" // create of the directory Path
 	fCount = "count" // sequential create under Path; OK has the new node's path in Path
@@ -27,10 +27,10 @@ const (
 	fBegin = "begin" // a connection begins; Path is the beginning of its directories' names
 )
 
-// newOnce is promise C5: clients count, by sequential creates and by setData
-// without a version, many requests at once, on connections that live through
-// changes of leader. A connection has directories of its own, one after the
-// other, so that what is there at the end tells what became of each request.
+// newOnce is promise C5: clients count, by sequential creates and by setData without a version,
+// many requests at once, on connections that live through changes of leader. A connection has
+// directories of its own, one after the other, so that the final tree shows the outcome of each
+// request.
 func newOnce() Workload {
 	return Workload{name: onceName, check: checkOnce, final: tells(onceName, onceRoot),
 		run: func(ctx context.Context, env *Env, n int) error {

@@ -61,7 +61,7 @@ func checkOnce(ops []jepsen.Op) Verdict {
 	return v.concluded()
 }
 
-// onceConnection is what a connection asked for, and what came of it.
+// onceConnection has the requests of a connection, and their outcomes.
 type onceConnection struct {
 	prefix     string
 	calls      []*call
@@ -72,7 +72,7 @@ type onceConnection struct {
 	answered, unknown int
 }
 
-// onceDirectory is what took effect in a directory.
+// onceDirectory has the effects in a directory.
 type onceDirectory struct {
 	there    bool
 	node     jepsen.Op
@@ -94,7 +94,7 @@ func (o *onceConnection) violation(ops []jepsen.Op, format string, args ...any) 
 	o.violations = append(o.violations, Violation{Text: o.prefix + "*: " + fmt.Sprintf(format, args...), Ops: ops})
 }
 
-// answers checks what was answered, by itself.
+// answers checks the answers by themselves.
 func (o *onceConnection) answers() {
 	creates, sets := make(map[string]int), make(map[string]int)
 	for _, c := range o.calls {
@@ -121,7 +121,7 @@ func (o *onceConnection) answers() {
 	}
 }
 
-// effects compares what is there with what was asked for.
+// effects compares the final tree with the requests.
 func (o *onceConnection) effects() {
 	for _, op := range o.found {
 		dir, name, nested := strings.Cut(strings.TrimPrefix(op.Path, onceRoot+"/"), "/")
@@ -168,7 +168,7 @@ func (o *onceConnection) effects() {
 	}
 }
 
-// took says whether a call took effect, and what shows it.
+// took says whether a call took effect, with the evidence.
 func (d *onceDirectory) took(c *call) (bool, jepsen.Op) {
 	switch c.invoke.F {
 	case fCount:
@@ -180,7 +180,7 @@ func (d *onceDirectory) took(c *call) (bool, jepsen.Op) {
 		}
 		return false, jepsen.Op{}
 	case fSet:
-		// The version says how many took effect; the value is that of the last one, see altered.
+		// The version is the number that took effect; the value is the last one's, see altered.
 		d.values = append(d.values, c.invoke.Value)
 		return d.there && int(d.node.Version) >= len(d.values)-1, d.node
 	}
@@ -188,7 +188,7 @@ func (d *onceDirectory) took(c *call) (bool, jepsen.Op) {
 	return d.there, d.node
 }
 
-// surplus finds what is there and was not asked for, or not in that place.
+// surplus finds nodes that were not requested, or not in that place.
 func (d *onceDirectory) surplus(o *onceConnection, op jepsen.Op) {
 	_, number, _ := strings.Cut(op.Path, "/n-")
 	i, err := strconv.Atoi(number)
@@ -201,7 +201,7 @@ func (d *onceDirectory) surplus(o *onceConnection, op jepsen.Op) {
 	}
 }
 
-// altered compares the node's own data with what was set.
+// altered compares the node's own data with the sets.
 func (d *onceDirectory) altered(o *onceConnection, path string) {
 	n := int(d.node.Version)
 	switch {

@@ -15,7 +15,7 @@ const (
 	orderRoot = "/session-order"
 	// orderHot is a node that all clients watch and set.
 	orderHot = orderRoot + "/hot"
-	// orderBurst is how many requests are sent at once, at most.
+	// orderBurst bounds the requests that are sent at once.
 	orderBurst = 10
 )
 
@@ -150,7 +150,7 @@ func (c *orderClient) request(b []byte) []byte {
 	return c.add(b, fGet, wire.OpGetData, wire.PathWatchRequest{Path: orderHot}, orderHot, "")
 }
 
-// see takes note of what came.
+// see takes note of a frame.
 func (c *orderClient) see(f frame) {
 	if f.request == nil {
 		c.event(f)

@@ -61,7 +61,7 @@ func checkOrder(ops []jepsen.Op) Verdict {
 	return v.concluded()
 }
 
-// orderSession is what is known of a session.
+// orderSession is the knowledge about a session.
 type orderSession struct {
 	v    *Verdict
 	name string
@@ -126,7 +126,7 @@ func (s *orderSession) reply(op jepsen.Op) {
 	}
 }
 
-// hot checks what is seen of the node that is watched.
+// hot checks the observations of the watched node.
 func (s *orderSession) hot(op jepsen.Op) {
 	if s.watching && op.Version > s.watch.Version {
 		s.v.violate([]jepsen.Op{s.watch, op},
@@ -139,7 +139,7 @@ func (s *orderSession) hot(op jepsen.Op) {
 	}
 }
 
-// own checks what is seen of the session's own node.
+// own checks the observations of the session's own node.
 func (s *orderSession) own(op jepsen.Op) {
 	if !s.made || op.F == fMake {
 		s.made, s.base = true, op
@@ -147,9 +147,9 @@ func (s *orderSession) own(op jepsen.Op) {
 		return
 	}
 	steps := int(op.Version - s.base.Version) // sets since
-	// open is how many more may have taken effect, of those that were not answered.
+	// open is the number of unanswered ones that may have taken effect.
 	open, want := 0, ""
-	at := -1 // the connection that has set what was read
+	at := -1 // the connection that has set the value
 	for i, sets := range s.lost {
 		for j, set := range sets {
 			if op.F == fGet && set.Value == op.Value {
@@ -193,8 +193,7 @@ func (s *orderSession) settle() {
 	s.lost = [][]jepsen.Op{nil}
 }
 
-// between is the newest reply about the own node, what was not answered since, and
-// what had not been answered before.
+// between is the newest reply about the own node, the unanswered requests since, and those before.
 func (s *orderSession) between() []jepsen.Op {
 	return append(append(slices.Clone(s.settled), s.base), slices.Concat(s.lost...)...)
 }

@@ -9,8 +9,8 @@ import (
 	"lockkeeper/jepsen"
 )
 
-// Whether a majority of the members can act: enough of them run and can talk to each other. What
-// breaks things says so in the history. (jepsen.Op.F)
+// Whether a majority of the members can act: enough of them run and can talk to each other. Nemeses
+// record it in the history. (jepsen.Op.F)
 const (
 	FMajorityLost = "majority-lost"
 	FMajorityBack = "majority-back"

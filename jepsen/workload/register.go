@@ -13,8 +13,8 @@ import (
 
 const registerName = "register"
 
-// The operations of the register workload. A read, write or cas that ends with Fail because of what
-// it found (no node, the wrong version) tells something of the state, too.
+// The operations of the register workload. A read, write or cas that ends with Fail because of the
+// node (none, or the wrong version) tells something of the state, too.
 const (
 	fRead   = "read"   // a sync and a getData on one connection; OK has Value and Version
 	fWrite  = "write"  // setData of Value, whatever the version; OK has the new Version
@@ -57,7 +57,7 @@ func newRegister() Workload {
 type registerClient struct {
 	*worker
 	l *library
-	// What this client has last seen of the key: where a cas has a chance.
+	// The last version of the key that this client has seen: where a cas has a chance.
 	key     string
 	version int32
 	seen    bool

@@ -68,7 +68,7 @@ func (c *call) says() bool {
 	return c.invoke.F != fRead
 }
 
-// conversation is what was said, in order.
+// conversation has the requests and replies, in order.
 func conversation(calls []*call) []jepsen.Op {
 	var ops []jepsen.Op
 	for _, c := range calls {

@@ -176,9 +176,9 @@ func (r *roll) to(version string, target jepsen.Target) {
 	r.rounds++
 }
 
-// awaitSynced waits until all members have what is committed. An operator waits for that, too: the
-// next member that stops may leave a majority with one that is behind, and then nobody can write
-// until that one has caught up.
+// awaitSynced waits until all members have all committed entries. An operator waits for that, too:
+// the next member that stops may leave a majority with one that is behind, and then nobody can
+// write until that one has caught up.
 func (r *roll) awaitSynced() {
 	r.t.Helper()
 	r.await("all members to have caught up", func(value func(string) string) bool {
@@ -196,7 +196,7 @@ func (r *roll) expectVersions() {
 	})
 }
 
-// await waits until the leader's mntr, whose values it passes to done, is as expected.
+// await waits until done accepts the values of the leader's mntr.
 func (r *roll) await(what string, done func(value func(key string) string) bool) {
 	r.t.Helper()
 	for {
@@ -221,7 +221,7 @@ func (r *roll) await(what string, done func(value func(key string) string) bool)
 	}
 }
 
-// rollLoad is what the clients do meanwhile.
+// rollLoad is the clients' load meanwhile.
 type rollLoad struct {
 	t       *testing.T
 	env     *Env
@@ -298,8 +298,8 @@ func (l *rollLoad) finish(ctx context.Context) {
 			l.t.Errorf("%s: %s", v.Checker, v.Valid)
 		}
 	}
-	// The clients of the register have one session each. Those of the lock now and then cut
-	// themselves off for so long that theirs ends.
+	// The clients of the register have one session each. The lock's clients now and then cut
+	// themselves off for so long that their sessions end.
 	connected := 0
 	for _, op := range ops {
 		switch keeps := strings.HasPrefix(op.Worker, registerName+"-"); {

@@ -10,13 +10,13 @@ import (
 )
 
 const (
-	// Operator is who asks what operators ask, as Worker has it.
+	// Operator is the Worker that asks an operator's questions.
 	Operator = "operator"
-	// statementsName is the checker of what it is told.
+	// statementsName is the checker of the answers.
 	statementsName = "statements"
 )
 
-// What the operator asks (Op.F). The Value of the end of such an operation is a Statement.
+// The operator's questions (Op.F). The Value of the end of such an operation is a Statement.
 const (
 	FAskStatus    = "ask-status"    // lockkeeper status
 	FAskReady     = "ask-ready"     // GET /ready of Op.Member
@@ -24,11 +24,11 @@ const (
 	FAskLocks     = "ask-locks"     // lockkeeper locks
 )
 
-// A Statement is what the operator was told about the cluster, and what is known to be true of all
-// the time from the question to the answer.
+// A Statement has the answer about the cluster, and the facts that held all the time from the
+// question to the answer.
 type Statement struct {
 	Truth Truth `json:"truth"`
-	// Status is what lockkeeper status says; nil for other questions.
+	// Status is the output of lockkeeper status; nil for other questions.
 	Status *StatusSays `json:"status,omitempty"`
 	// Yes is the answer to /ready and /stoppable, Why the reason of a no, About the member's
 	// number.
@@ -41,7 +41,7 @@ type Statement struct {
 	Holders []HolderSays `json:"holders,omitempty"`
 }
 
-// Truth is what the test itself has done to the cluster.
+// Truth has the test's own acts on the cluster.
 type Truth struct {
 	Members int `json:"members"`
 	// Down are the members that were killed or stopped all the time, and for at least
@@ -62,7 +62,7 @@ const (
 	StatementSettle = 5 * time.Second
 )
 
-// StatusSays is what lockkeeper status -json prints, as far as it is compared.
+// StatusSays is the output of lockkeeper status -json, as far as it is compared.
 type StatusSays struct {
 	State   string         `json:"state"`
 	Voters  int            `json:"voters"`
@@ -87,7 +87,7 @@ type HolderSays struct {
 	Held  time.Duration `json:"heldNs,omitempty"`
 }
 
-// reach is how many members are the most that one member which is not down can talk with in both
+// reach is the greatest number of members that one member which is not down can talk with in both
 // directions, itself included, without the members of leave.
 func (t Truth) reach(leave ...int) (most int) {
 	gone := func(m int) bool { return slices.Contains(t.Down, m) || slices.Contains(leave, m) }
@@ -258,7 +258,7 @@ func (c *statementsChecker) stoppable(call *call, s Statement) {
 	}
 }
 
-// sinceSlack is what the rounding of times to milliseconds and the way of a reply may make up.
+// sinceSlack allows for the rounding of times to milliseconds and the way of a reply.
 const sinceSlack = 50 * time.Millisecond
 
 func (c *statementsChecker) locks(call *call, s Statement) {

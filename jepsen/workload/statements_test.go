@@ -10,7 +10,7 @@ import (
 	"lockkeeper/jepsen"
 )
 
-// said is a question of the operator at a moment, in seconds, and what it is told 100 ms later.
+// said is a question of the operator at a moment, in seconds, and the answer 100 ms later.
 func said(t *testing.T, at float64, f string, s Statement) []jepsen.Op {
 	t.Helper()
 	text, err := json.Marshal(s)
@@ -36,7 +36,7 @@ func did(at float64, id int64, f, lock string, token int64) []jepsen.Op {
 	return []jepsen.Op{op, end}
 }
 
-// Each kind of a lie is found and named; what is true is not.
+// Each kind of a lie is found and named; true statements are not.
 func TestStatements(t *testing.T) {
 	healthy := &StatusSays{State: "healthy", Voters: 3, Quorum: 2, MayFail: 1,
 		Members: []MemberStatus{{ID: 1, Role: "leader"}, {ID: 2, Role: "follower"}, {ID: 3, Role: "follower"}}}

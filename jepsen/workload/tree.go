@@ -11,7 +11,7 @@ import (
 	"lockkeeper/wire"
 )
 
-// What Final tells of a tree.
+// Records of Final about a tree.
 const (
 	fFound = "found" // a node that is there, with its Value, Version, czxid and owner
 	fFinal = "final" // all below Path has been told

@@ -14,9 +14,9 @@ import (
 	"lockkeeper/wire"
 )
 
-// Worker is what Op.Worker says of client n of a workload, also what Env.Dial
-// is asked with. A nemesis that stops the process of a client says so with this
-// name: FPause before it stops it, FResume after it goes on.
+// Worker is the Op.Worker of client n of a workload, also the argument of Env.Dial. A nemesis that
+// stops the process of a client says so with this name: FPause before it stops it, FResume after it
+// goes on.
 func Worker(workload string, n int) string { return fmt.Sprintf("%s-%d", workload, n) }
 
 // worker is one client as the history knows it. Its methods may be used by one
@@ -49,7 +49,7 @@ func (w *worker) add(op jepsen.Op) {
 	w.env.History.Add(op)
 }
 
-// invoke begins an operation. What it returns is given to end.
+// invoke begins an operation. Its result is the argument of end.
 func (w *worker) invoke(op jepsen.Op) jepsen.Op {
 	w.ids++
 	op.ID, op.Kind = w.ids, jepsen.Invoke
@@ -57,14 +57,14 @@ func (w *worker) invoke(op jepsen.Op) jepsen.Op {
 	return op
 }
 
-// end ends what invoke began.
+// end ends an operation of invoke.
 func (w *worker) end(op jepsen.Op, kind jepsen.Kind, note string) {
 	op.Kind, op.Note = kind, note
 	w.add(op)
 }
 
-// answered ends the operation that a reply is about, with what the reply says, and reports whether
-// the request succeeded. Events, and replies to requests that are not in the history, are no
+// answered ends the operation that a reply is about, with the reply, and reports whether the
+// request succeeded. Events, and replies to requests that are not in the history, are no
 // operations.
 func (w *worker) answered(f frame) (op jepsen.Op, ok bool) {
 	if f.request == nil || f.request.op.ID == 0 {
@@ -150,7 +150,7 @@ func pair(ops []jepsen.Op, workload string) []*call {
 	return calls
 }
 
-// finals are what Final has told of a workload's tree; complete says that this was all.
+// finals are the records of Final about a workload's tree; complete says that this was all.
 func finals(ops []jepsen.Op, workload string) (found []jepsen.Op, complete bool) {
 	for _, op := range ops {
 		if belongs(op, workload) {

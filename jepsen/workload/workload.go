@@ -13,7 +13,7 @@ import (
 	"lockkeeper/jepsen"
 )
 
-// Env is what the clients of one run share.
+// Env has the common parts of the clients of one run.
 type Env struct {
 	// Servers are the members' client addresses, as host:port.
 	Servers []string
@@ -22,11 +22,11 @@ type Env struct {
 	Dial func(client string) zk.Dialer `json:"-"`
 	// History gets every operation. Its clock is the only one.
 	History *jepsen.History `json:"-"`
-	// Seed makes what the clients do repeatable, as far as their answers are.
+	// Seed makes the clients' operations repeatable, as far as their answers are.
 	Seed uint64
-	// Clients is how many there are.
+	// Clients is their number.
 	Clients int
-	// SessionTimeout is what they ask for.
+	// SessionTimeout is the timeout that they request.
 	SessionTimeout time.Duration
 	// Think is how long a client waits between two operations, on average;
 	// 5 ms if zero. It sets the load.
@@ -35,17 +35,17 @@ type Env struct {
 	// all clients of the run in whatever process: a fence.File. Nil is one in the
 	// memory of this process, for clients that are all in it.
 	Fence Fence `json:"-"`
-	// Libraries are the client libraries of the workload libraries, and Dir is a directory for what
-	// their processes print. No other workload needs them.
+	// Libraries are the client libraries of the workload libraries, and Dir is a directory for
+	// their processes' output. No other workload needs them.
 	Libraries []jepsen.Client
 	Dir       string
-	// Logger gets what the client libraries log; nil discards it.
+	// Logger gets the client libraries' log; nil discards it.
 	Logger *slog.Logger `json:"-"`
 }
 
-// A Fence accepts what holders of locks do, one at a time, and refuses a token
-// that is smaller than one that it has accepted for the same resource
-// (fence.ErrStale). A *fence.File and a *fence.Gate are some.
+// A Fence accepts acts of lock holders, one at a time, and refuses a token that is smaller than one
+// that it has accepted for the same resource (fence.ErrStale). A *fence.File and a *fence.Gate are
+// some.
 type Fence interface {
 	Do(resource string, token int64, f func() error) error
 }
@@ -58,16 +58,16 @@ type Workload struct {
 	check func(ops []jepsen.Op) Verdict
 }
 
-// Name is what -workload calls it.
+// Name is its name for -workload.
 func (w Workload) Name() string { return w.name }
 
-// Run is client n of env.Clients, counted from 0: it works, and records in the history what it
-// does, until ctx ends. It bears every fault: an error is only what makes the run worthless, for
-// example that nothing could be set up. All clients run side by side.
+// Run is client n of env.Clients, counted from 0: it works, and records its operations in the
+// history, until ctx ends. It bears every fault: only an error that makes the run worthless is
+// returned, for example that nothing could be set up. All clients run side by side.
 func (w Workload) Run(ctx context.Context, env *Env, n int) error { return w.run(ctx, env, n) }
 
-// Final is called once, when all clients have ended and everything has been healed: it reads what
-// the checker needs to see at the end.
+// Final is called once, when all clients have ended and everything has been healed: it reads the
+// final state for the checker.
 func (w Workload) Final(ctx context.Context, env *Env) error {
 	if w.final == nil {
 		return nil
@@ -98,8 +98,8 @@ func Names() []string {
 }
 
 // Steady reports whether the clients of a workload complete operations all the time, unless
-// something is broken: those of belief only watch, and now and then cut themselves off; what those
-// of libraries do after an error is up to the libraries; and those of hold wait for long.
+// something is broken: belief's clients only watch, and now and then cut themselves off; the
+// libraries decide what their clients do after an error; and hold's clients wait for long.
 func Steady(name string) bool {
 	return name != beliefName && name != librariesName && name != holdName
 }
@@ -134,7 +134,7 @@ const (
 	Unknown Valid = "unknown"
 )
 
-// A Verdict is what a checker found.
+// A Verdict is the result of a checker.
 type Verdict struct {
 	// Checker is its name; Promise the clause of the contract, as C4.
 	Checker string `json:"checker"`
@@ -155,7 +155,7 @@ type Violation struct {
 }
 
 const (
-	// maxViolations is how many a verdict shows.
+	// maxViolations bounds the violations that a verdict shows.
 	maxViolations = 20
 	tooLittle     = "too little to tell"
 )

@@ -24,7 +24,7 @@ var (
 	cOwnerLine = regexp.MustCompile(`^(\tephemeralOwner = )([0-9a-f]+)$`)
 )
 
-// cBlock normalises what cli_mt printed for one command. Children come in the order of a hash
+// cBlock normalises the output of cli_mt for one command. Children come in the order of a hash
 // table.
 func (n *normaliser) cBlock(lines []string) []string {
 	var all, children []string

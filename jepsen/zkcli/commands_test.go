@@ -15,8 +15,8 @@ import (
 )
 
 // TestCommands: lockkeeper's own commands for nodes say the same, and end with the same status,
-// whether they are connected to ZooKeeper or to lockkeeper. Each line is a command, with what it
-// reads from standard input behind a <, the exit status, and what it prints on either output.
+// whether they are connected to ZooKeeper or to lockkeeper. Each line is a command, with its
+// standard input behind a <, the exit status, and its output on either stream.
 func TestCommands(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts real processes; not with -short")

@@ -1,6 +1,6 @@
-// Package zkcli types commands into ZooKeeper's own command line client
-// (zkCli.sh of Debian's package, written for 3.8.0) and compares what it prints
-// with what it prints when it is connected to ZooKeeper. It has tests only.
+// Package zkcli types commands into ZooKeeper's own command line client (zkCli.sh of Debian's
+// package, written for 3.8.0) and compares its output with its output when it is connected to
+// ZooKeeper. It has tests only.
 //
 // The transcripts are in testdata, one file a theme:
 //
@@ -14,21 +14,19 @@
 //	  ...
 //	  Node does not exist: /nothing
 //
-// A line with > is a command, the indented lines below are what it prints.
-// Commands that follow each other directly are typed together, and what they
-// print is below the last one. {server} in a command is the server's address.
-// Where lockkeeper prints something else, ZooKeeper's output is followed by a
-// line "lockkeeper: " with the reason, and by what it prints.
+// A line with > is a command, the indented lines below are its output. Commands that follow each
+// other directly are typed together, with their output below the last one. {server} in a command is
+// the server's address. Where lockkeeper prints something else, ZooKeeper's output is followed by a
+// line "lockkeeper: " with the reason, and by its output.
 //
 // testdata/c has the same for cli_mt, the client that comes with the C library
 // (Debian's package zookeeper-bin), one process for each command.
 //
-// # What makes transcripts comparable
+// # Comparable transcripts
 //
-// The client prints no prompt when it does not run in a terminal. So after each
-// block of commands there are two more: a sync, whose answer is printed by the
-// thread that prints events, after those of the block; and a stat of a path
-// that does not exist and that names the block.
+// The client prints no prompt when it does not run in a terminal. So after each block of commands
+// there are two more: a sync, answered by the thread that prints events, after the events of the
+// block; and a stat of a path that does not exist and that names the block.
 //
 // Zxids become z1, z2, ... and sessions s1, s2, ... in the order in which they
 // are seen first, so that it shows which are equal. Times, ports and the version

@@ -19,8 +19,8 @@ var (
 // epoch is the time of the nodes that every server begins with.
 const epoch = "Thu Jan 01 00:00:00 UTC 1970"
 
-// A normaliser replaces what differs from run to run. What it calls a zxid or a
-// session holds for one transcript.
+// A normaliser replaces values that differ from run to run. Its names of zxids and sessions hold
+// for one transcript.
 type normaliser struct {
 	zxids, sessions map[string]string
 }
@@ -29,7 +29,7 @@ func newNormaliser() *normaliser {
 	return &normaliser{zxids: make(map[string]string), sessions: make(map[string]string)}
 }
 
-// name is what value is called: prefix and a number.
+// name is the name of value: prefix and a number.
 func name(known map[string]string, prefix, value string) string {
 	if known[value] == "" {
 		known[value] = fmt.Sprintf("%s%d", prefix, len(known)+1)
@@ -62,14 +62,13 @@ func isSession(owner string) bool {
 	return owner != "0x0" && owner != "0x8000000000000000" && !strings.HasPrefix(owner, "0xff")
 }
 
-// deleteFailed is what deleteall prints, or does not, when something could not be deleted: the
-// client (3.8.0) sends its batches of deletes without waiting, and the callback for the last answer
-// wakes the thread that prints before it takes note of the failure. So the line comes and goes from
-// run to run, with ZooKeeper and with lockkeeper. What is left afterwards is what a transcript
-// shows.
+// deleteFailed is the line that deleteall prints, or does not, when something could not be deleted:
+// the client (3.8.0) sends its batches of deletes without waiting, and the callback for the last
+// answer wakes the thread that prints before it takes note of the failure. So the line comes and
+// goes from run to run, with ZooKeeper and with lockkeeper. A transcript shows the remaining nodes.
 const deleteFailed = "Failed to delete some node(s) in the subtree!"
 
-// block normalises what some commands printed. What comes in the order of a hash table is sorted:
+// block normalises the output of some commands. Lists in the order of a hash table are sorted:
 // one's identities, the ephemeral nodes of a session, and the kinds of the watches that the client
 // has removed.
 func (n *normaliser) block(commands, lines []string) []string {

@@ -13,7 +13,7 @@ const emptyLine = "(an empty line)"
 // difference begins the reason why lockkeeper prints something else.
 const difference = "lockkeeper: "
 
-// A block is some commands that are typed together and what they print.
+// A block is some commands that are typed together, with their output.
 type block struct {
 	line     int // where the file has the first command, from 1
 	before   []string
@@ -21,10 +21,10 @@ type block struct {
 	output   []string
 
 	reason string   // why lockkeeper prints something else; usually empty
-	other  []string // what it prints then
+	other  []string // its output then
 }
 
-// outputOf is what target prints.
+// outputOf is target's output.
 func (b block) outputOf(target string) []string {
 	if target == "lockkeeper" && b.reason != "" {
 		return b.other
@@ -116,7 +116,7 @@ func (t transcript) String() string {
 // fence is the path that marks the end of block i.
 func fence(i int) string { return fmt.Sprintf("/fence-%d", i) }
 
-// input is what is typed.
+// input is the typed text.
 func (t transcript) input(server string) string {
 	var b strings.Builder
 	for i, bl := range t.blocks {
@@ -125,7 +125,7 @@ func (t transcript) input(server string) string {
 		}
 		b.WriteString("sync " + fence(i) + "\nstat " + fence(i) + "\n")
 	}
-	// The client's exit status is that of its last command but quit.
+	// The client has the exit status of its last command but quit.
 	b.WriteString("version\nquit\n")
 	return b.String()
 }
@@ -133,8 +133,8 @@ func (t transcript) input(server string) string {
 // ready is the last line before the first command's output.
 const ready = "JLine support is disabled"
 
-// split finds what each of n blocks printed in all that the client printed.
-// Each block has its events at its end.
+// split finds the output of each of n blocks in the client's output. Each block has its events at
+// its end.
 func split(printed string, n int) ([][]string, error) {
 	lines := strings.Split(strings.TrimRight(printed, "\n"), "\n")
 	at := slices.Index(lines, ready)
@@ -158,9 +158,9 @@ func split(printed string, n int) ([][]string, error) {
 	return blocks, nil
 }
 
-// takeEvents takes the events out of the lines of a block. The client prints
-// one as an empty line with "WATCHER::", and an empty line with the event; what
-// other threads print may come between the two.
+// takeEvents takes the events out of the lines of a block. The client prints one as an empty line
+// with "WATCHER::", and an empty line with the event; output of other threads may come between the
+// two.
 func takeEvents(lines []string) (rest, events []string) {
 	for _, line := range lines {
 		event, isEvent := strings.CutPrefix(line, "WatchedEvent ")

@@ -21,7 +21,7 @@ const (
 	// patience is for one transcript with one server; it takes about 3 s.
 	patience = 2 * time.Minute
 
-	// manyCommands is less than how many commands the transcripts have together.
+	// manyCommands is less than the number of commands in all transcripts.
 	manyCommands = 300
 )
 
@@ -115,7 +115,7 @@ func jaas(t *testing.T) string {
 	return path
 }
 
-// serversFor are the servers that a transcript is typed to: how many, and with what settings.
+// serversFor are the servers that a transcript is typed to: their number, and their settings.
 func serversFor(t *testing.T, file string) (members int, extra []string) {
 	switch filepath.Base(file) {
 	case "cluster.txt":
@@ -153,7 +153,7 @@ func start(ctx context.Context, t *testing.T, target jepsen.Target, members int,
 	return cluster.Members()[0].ClientAddr
 }
 
-// play types the commands into a client of a fresh server and returns what each block printed.
+// play types the commands into a client of a fresh server and returns the output of each block.
 func play(t *testing.T, tr transcript, target jepsen.Target, file string, zkCli func(...string) *exec.Cmd) [][]string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -218,7 +218,7 @@ func (t transcript) compare(tb testing.TB, file, target string, got [][]string) 
 }
 
 // TestCoverage says that the transcripts use every command that the client has, with every option.
-// What it has is what it prints for "help". Every one is ended by quit.
+// Its output for "help" lists them. Every one is ended by quit.
 func TestCoverage(t *testing.T) {
 	used := make(map[string]bool) // "get", "get -s"
 	var usage []string

@@ -57,7 +57,7 @@ func TestHeartbeatsDoNotWait(t *testing.T) {
 					case main <- rpc:
 					case <-stop:
 					}
-				})
+				}, nil)
 				tr.net = n
 				tr.SetHeartbeatHandler(func(raft.RPC) { t.Error("the library's handler is called") })
 				near, far := net.Pipe()

@@ -71,8 +71,8 @@ const (
 	keptBytes = 1 << 20
 )
 
-func newNetwork(p port, local Local, hand rpcHandler) *network {
-	return &network{port: p, local: local, hand: hand, beats: heartbeats{local: local}, checker: &requestChecker{local: local},
+func newNetwork(p port, local Local, hand rpcHandler, observe func(any) func(any)) *network {
+	return &network{port: p, local: local, hand: hand, observe: observe, beats: heartbeats{local: local}, checker: &requestChecker{local: local},
 		idle: map[raft.ServerID][]*conn{}}
 }
 

@@ -19,7 +19,7 @@ import (
 // that fails.
 func TestPoolIsDroppedWithAMember(t *testing.T) {
 	tr := newTransport(rafttest.ServerID(1), &fakeLocal{})
-	n := newNetwork(newFakePort(), tr.local, nil)
+	n := newNetwork(newFakePort(), tr.local, nil, nil)
 	tr.net = n
 	var held []*conn
 	for range idleMax + 2 {
@@ -60,7 +60,7 @@ func TestClosedStreamSendsNothingMore(t *testing.T) {
 		}
 		return c
 	}
-	near, err := newNetwork(port, &fakeLocal{}, nil).dial(rafttest.ServerID(2))
+	near, err := newNetwork(port, &fakeLocal{}, nil, nil).dial(rafttest.ServerID(2))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func TestClosedStreamSendsNothingMore(t *testing.T) {
 // served serves a stream with what the library would say, in a bubble.
 func served(t *testing.T, hand func(rpc raft.RPC)) (c *conn, done func()) {
 	port := newFakePort()
-	n := newNetwork(port, &fakeLocal{}, func(rpc raft.RPC, _ <-chan struct{}) { hand(rpc) })
+	n := newNetwork(port, &fakeLocal{}, func(rpc raft.RPC, _ <-chan struct{}) { hand(rpc) }, nil)
 	n.checker = nil
 	near, far := net.Pipe()
 	var wg sync.WaitGroup

@@ -303,7 +303,7 @@ type answering struct {
 func newAnswering(tr *Transport) *answering {
 	near, far := net.Pipe()
 	a := &answering{far: far}
-	tr.net = newNetwork(&fakePort{done: make(chan struct{}), dial: func() net.Conn { return near }}, tr.local, nil)
+	tr.net = newNetwork(&fakePort{done: make(chan struct{}), dial: func() net.Conn { return near }}, tr.local, nil, nil)
 	go func() {
 		for s := streamOf(far); ; {
 			kind, body, err := s.readRPC(maxRequestBytes)

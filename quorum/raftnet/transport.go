@@ -99,8 +99,7 @@ func New(cfg Config) *Transport {
 	t := newTransport(cfg.Self, cfg.Local)
 	t.clock = cfg.Clock
 	if cfg.Port != nil {
-		t.net = newNetwork(cfg.Port, cfg.Local, t.hand)
-		t.net.observe = cfg.Observe
+		t.net = newNetwork(cfg.Port, cfg.Local, t.hand, cfg.Observe)
 	}
 	return t
 }

@@ -32,8 +32,9 @@ import (
 // reuse their indexes in that term: its vote for itself was durable before it led, and it leads no
 // term twice.
 type backlog struct {
-	raft.LogStore // the log; a write that fails stops the member
-	owner         Owner
+	guard  *guard       // of the log; a write that fails stops the member
+	failed <-chan error // of the log: Log.Failed
+	owner  Owner
 
 	wake     chan struct{} // capacity 1: there is something to write
 	released chan struct{} // closed by release
@@ -52,8 +53,8 @@ type backlog struct {
 // flight.
 const backlogMax = 64
 
-func newBacklog(log raft.LogStore, owner Owner) *backlog {
-	b := &backlog{LogStore: log, owner: owner, wake: make(chan struct{}, 1),
+func newBacklog(g *guard, failed <-chan error, owner Owner) *backlog {
+	b := &backlog{guard: g, failed: failed, owner: owner, wake: make(chan struct{}, 1),
 		released: make(chan struct{}), closing: make(chan struct{}), done: make(chan struct{})}
 	go b.flushLoop()
 	return b
@@ -87,7 +88,7 @@ func (b *backlog) StoreLogs(logs []*raft.Log) error {
 // write writes entries to the log and tells the owner.
 func (b *backlog) write(logs []*raft.Log, later bool) error {
 	start := time.Now()
-	err := b.LogStore.StoreLogs(logs)
+	err := b.guard.StoreLogs(logs)
 	if err == nil && len(logs) > 0 {
 		b.owner.Written(logs, start, later)
 	}
@@ -120,6 +121,9 @@ func (b *backlog) flushLoop() {
 		if len(logs) == 0 {
 			select {
 			case <-b.wake:
+				continue
+			case err := <-b.failed:
+				_ = b.guard.check("write watermark", err)
 				continue
 			case <-b.closing:
 				return
@@ -200,7 +204,7 @@ func (b *backlog) FirstIndex() (uint64, error) {
 		waiting = b.logs[0].Index
 	}
 	b.mu.Unlock()
-	first, err := b.LogStore.FirstIndex()
+	first, err := b.guard.FirstIndex()
 	if err == nil && first == 0 {
 		first = waiting
 	}
@@ -215,7 +219,7 @@ func (b *backlog) LastIndex() (uint64, error) {
 		return b.logs[n-1].Index, nil
 	}
 	b.mu.Unlock()
-	return b.LogStore.LastIndex()
+	return b.guard.LastIndex()
 }
 
 // GetLog implements raft.LogStore. Entries that are not durable yet are there: followers are to be
@@ -228,7 +232,7 @@ func (b *backlog) GetLog(index uint64, l *raft.Log) error {
 		return nil
 	}
 	b.mu.Unlock()
-	return b.LogStore.GetLog(index, l)
+	return b.guard.GetLog(index, l)
 }
 
 // DeleteRange implements raft.LogStore. Entries at the beginning have been applied and are durable;
@@ -237,5 +241,5 @@ func (b *backlog) DeleteRange(lo, hi uint64) error {
 	if err := b.flushed(hi); err != nil {
 		return err
 	}
-	return b.LogStore.DeleteRange(lo, hi)
+	return b.guard.DeleteRange(lo, hi)
 }

@@ -74,7 +74,7 @@ func inBacklog(t *testing.T, f func(b *backlogTest)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		b := &backlogTest{t: t, log: &heldLog{InmemStore: raft.NewInmemStore(), proceed: make(chan error)}, owner: &fakeOwner{}}
-		b.backlog = newBacklog(newGuard(b.log, nil, b.owner), b.owner)
+		b.backlog = newBacklog(newGuard(b.log, nil, b.owner), nil, b.owner)
 		f(b)
 	})
 }

@@ -36,14 +36,14 @@ type boltLog struct {
 	mark   uint64      // the last entry of the watermark
 	timer  *time.Timer // runs while there are entries behind the watermark
 	broken error       // why the watermark could not be written
-	failed func(error) // see NotifyFailed; nil for none
+	failed chan error  // capacity 1; see Failed
 	closed bool
 }
 
 var _ entryLog = (*boltLog)(nil)
 
 func openBoltLog(f *boltFile) (*boltLog, error) {
-	l := &boltLog{boltFile: f}
+	l := &boltLog{boltFile: f, failed: make(chan error, 1)}
 	b, err := f.value(watermarkKey)
 	if err == nil && len(b) == 16 {
 		l.mark, l.committed = binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:])
@@ -73,16 +73,8 @@ func (l *boltLog) CommitIndex() uint64 { return l.committed }
 
 func (l *boltLog) commitIndexNow() uint64 { return max(l.committed, l.known.Load()) }
 
-// NotifyFailed implements Log.
-func (l *boltLog) NotifyFailed(f func(error)) {
-	l.mu.Lock()
-	l.failed = f
-	broken := l.broken
-	l.mu.Unlock()
-	if broken != nil {
-		f(broken)
-	}
-}
+// Failed implements Log.
+func (l *boltLog) Failed() <-chan error { return l.failed }
 
 // GetLog implements raft.LogStore.
 func (l *boltLog) GetLog(index uint64, entry *raft.Log) error {
@@ -232,16 +224,13 @@ func (l *boltLog) setMarkLocked(last uint64) error {
 // markNow writes the watermark a while after a write.
 func (l *boltLog) markNow() {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.timer = nil
-	var err error
-	if !l.closed && l.broken == nil {
-		err = l.markLastLocked()
-		l.broken = err
+	if l.closed || l.broken != nil {
+		return
 	}
-	failed := l.failed
-	l.mu.Unlock()
-	if err != nil && failed != nil {
-		failed(err)
+	if l.broken = l.markLastLocked(); l.broken != nil {
+		l.failed <- l.broken
 	}
 }
 

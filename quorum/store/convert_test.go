@@ -227,13 +227,11 @@ func TestFailedWatermarkIsReported(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		reported := make(chan error, 1)
-		s.entries.NotifyFailed(func(err error) { reported <- err })
 		(&promised{first: 1, entries: map[uint64][]byte{}}).store(t, s, 10)
 		if err := s.file.db.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if err := <-reported; err == nil || s.Close() == nil {
+		if err := <-s.entries.Failed(); err == nil || s.Close() == nil {
 			t.Errorf("reported: %v", err)
 		}
 	})

@@ -48,8 +48,7 @@ const cachedEntries = 64
 // NewRaftStore puts the layers on top of the stores. It starts the flush loop, which Close ends.
 func NewRaftStore(s *Stores, owner Owner) (*RaftStore, error) {
 	g := newGuard(s.Log, s.Stable, owner)
-	s.Log.NotifyFailed(func(err error) { _ = g.check("write watermark", err) })
-	b := newBacklog(g, owner)
+	b := newBacklog(g, s.Log.Failed(), owner)
 	// Followers are most often sent the newest entries.
 	cached, err := raft.NewLogCache(cachedEntries, b)
 	rs := &RaftStore{stores: s, guard: g, backlog: b, reads: &reads{LogStore: cached, guard: g}}

@@ -38,9 +38,8 @@ type Log interface {
 	// CommitIndex is an index up to which the entries were known to be committed when the log
 	// was opened.
 	CommitIndex() uint64
-	// NotifyFailed registers f, which is called when a write in the background fails. Nothing
-	// more can be written then.
-	NotifyFailed(f func(error))
+	// Failed has the error of a write in the background. Nothing more can be written then.
+	Failed() <-chan error
 }
 
 // logFileName is the log, term and vote, in the log directory.

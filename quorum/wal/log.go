@@ -82,10 +82,10 @@ type Log struct {
 	// broken is the error of a failed write, after which nothing is written: the content of the
 	// disk is unknown.
 	broken error
-	failed func(error) // see NotifyFailed; nil for none
-	end    int64       // of the batches in the last segment
-	sum    uint32      // of the last batch
-	mark   watermark   // the newest one of the last segment
+	failed chan error // capacity 1; see Failed
+	end    int64      // of the batches in the last segment
+	sum    uint32     // of the last batch
+	mark   watermark  // the newest one of the last segment
 	marked time.Time
 	buf    []byte
 	idle   *time.Timer // runs while there are batches without a watermark
@@ -109,7 +109,7 @@ func newLog(o Options) *Log {
 	if o.SegmentBytes == 0 {
 		o.SegmentBytes = DefaultSegmentBytes
 	}
-	return &Log{Options: o, writing: make(chan struct{}, 1)}
+	return &Log{Options: o, writing: make(chan struct{}, 1), failed: make(chan error, 1)}
 }
 
 func (l *Log) lock()   { l.writing <- struct{}{} }
@@ -171,18 +171,9 @@ func (l *Log) SetCommitIndex(index uint64) { l.known.Store(index) }
 // opened.
 func (l *Log) CommitIndex() uint64 { return l.committed }
 
-// NotifyFailed has f called when the write of a watermark has failed, which no caller waits for.
-// Nothing more can be written then. f is called by a goroutine of the log, or by this one if it has
-// failed already.
-func (l *Log) NotifyFailed(f func(error)) {
-	l.lock()
-	l.failed = f
-	broken := l.broken
-	l.unlock()
-	if broken != nil {
-		f(broken)
-	}
-}
+// Failed has the error of a write of a watermark, which no caller waits for. Nothing more can be
+// written then.
+func (l *Log) Failed() <-chan error { return l.failed }
 
 // GetLog implements raft.LogStore.
 func (l *Log) GetLog(index uint64, entry *raft.Log) error {
@@ -407,10 +398,9 @@ func (l *Log) watermarkLater() {
 // watermarkIdle writes a watermark, some time after a batch that no other one has followed.
 func (l *Log) watermarkIdle() {
 	l.lock()
-	err, failed := l.syncWatermark(), l.failed
-	l.unlock()
-	if err != nil && failed != nil {
-		failed(err)
+	defer l.unlock()
+	if err := l.syncWatermark(); err != nil {
+		l.failed <- err // once: the log is broken
 	}
 }
 

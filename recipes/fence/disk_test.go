@@ -10,11 +10,11 @@ import (
 	"slices"
 )
 
-// testDisk is a disk in memory that can fail and lose its power at any call. What is not durable
-// may survive a power cut, and may not.
+// testDisk is a disk in memory that can fail and lose its power at any call. Content that is not
+// durable may survive a power cut, and may not.
 type testDisk struct {
 	calls int
-	// before is called with the number and the name of each call. An error is that of the call.
+	// before is called with the number and the name of each call. Its error becomes the call's.
 	before func(call int, name string) error
 	// failsLate makes a call that fails have its effect; otherwise it has none.
 	failsLate bool
@@ -153,7 +153,7 @@ func (f *testFile) Sync() error {
 
 func (f *testFile) Close() error { return f.disk.call("close", func() error { return nil }) }
 
-// survivors are the ways in which a power cut leaves what is not durable.
+// survivors are the ways in which a power cut leaves content that is not durable.
 const survivors = 4
 
 // crash returns the disk after a power cut: nothing that is not durable survives (way 0), all of it

@@ -1,36 +1,36 @@
-// Package fence lets a resource refuse late writers. It is for the resource's side:
-// the program that stores or does what a lock protects. A lock service cannot
-// guarantee that a holder still has the lock when its write arrives, because a
-// process can be stopped between looking at its lock and writing. The package never
-// talks to a cluster. Begin reading with Gate; File and Table follow the same rule.
+// Package fence lets a resource refuse late writers. It is for the resource's side: the program
+// that owns the data or the effects that a lock protects. A lock service cannot guarantee that a
+// holder still has the lock when its write arrives, because a process can be stopped between
+// looking at its lock and writing. The package never talks to a cluster. Begin reading with Gate;
+// File and Table follow the same rule.
 //
-// A holder sends the token of its grant (recipes.Grant.Token) along with every
-// request. Tokens grow with every holder of a lock, so the resource remembers the
-// largest that it has seen and refuses smaller ones:
+// A holder sends the token of its grant (recipes.Grant.Token) along with every request. Tokens grow
+// with every holder of a lock, so the resource remembers the largest that it has seen and refuses
+// smaller ones:
 //
 //	token 33 --write--> ok          (largest seen: 33)
 //	token 34 --write--> ok          (largest seen: 34)
 //	token 33 --write--> refused     its holder was paused, and has lost the lock
 //	token 34 --write--> ok          the same holder again
 //
-// Three things remember: [Gate] in memory, [File] in a file, [Table] in a database.
-// They share one rule. A token that is smaller than the largest one seen for its
-// resource is refused, with a [StaleError] that names both; an equal or larger one
-// is accepted, and remembered before Check returns. Tokens start at 1.
+// Three things remember: [Gate] in memory, [File] in a file, [Table] in a database. They share one
+// rule. A token that is smaller than the largest one seen for its resource is refused, with a
+// [StaleError] that names both; an equal or larger one is accepted, and remembered before Check
+// returns. Tokens start at 1.
 //
-// # What has to be together
+// # Check and write together
 //
 // Check followed by a write is two steps: in between, a newer holder may come and write. That is
-// harmless only if the write is made inside what Check protects: in the function given to Do, while
-// which no larger token is accepted, or, with Table.CheckTx, in the same transaction.
+// harmless only if the write is made under the protection of Check: in the function given to Do,
+// while which no larger token is accepted, or, with Table.CheckTx, in the same transaction.
 //
-// # What has to be one
+// # One memory of tokens
 //
-// Tokens are zxids of one cluster. They are comparable for one lock, and also for
-// several, as long as they all come from the same cluster; a resource that is
-// fenced by locks of two clusters is not fenced. Restoring a cluster from an older
-// backup takes tokens back: then what was remembered has to be removed by hand.
+// Tokens are zxids of one cluster. They are comparable for one lock, and also for several, as long
+// as they all come from the same cluster; a resource that is fenced by locks of two clusters is not
+// fenced. Restoring a cluster from an older backup takes tokens back: then the remembered tokens
+// have to be removed by hand.
 //
-// A Gate forgets when its process ends, after which it accepts an old token until
-// it has seen a newer one. Where that matters use a File or a Table.
+// A Gate forgets when its process ends, after which it accepts an old token until it has seen a
+// newer one. Where that matters use a File or a Table.
 package fence

@@ -13,8 +13,8 @@ var (
 	// ErrInvalid: a token below 1, which no lock has.
 	ErrInvalid = errors.New("fence: not a token")
 
-	// ErrDamaged: what was remembered cannot be read. Nothing is accepted until
-	// an operator has looked at it.
+	// ErrDamaged: the remembered token cannot be read. Nothing is accepted until an operator has
+	// looked at it.
 	ErrDamaged = errors.New("fence: damaged")
 )
 

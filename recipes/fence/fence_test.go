@@ -92,13 +92,13 @@ func TestStaleErrorSaysBoth(t *testing.T) {
 	}
 }
 
-// TestConcurrent: what is done, is done in the order of the tokens.
+// TestConcurrent: accepted work is done in the order of the tokens.
 func TestConcurrent(t *testing.T) {
 	for name, do := range kinds(t) {
 		t.Run(name, func(t *testing.T) {
 			var wg sync.WaitGroup
 			var done, refused atomic.Int64
-			newest := make(map[string]int64) // guarded by what is tested
+			newest := make(map[string]int64) // guarded by the code under test
 			for _, r := range []string{"a", "b"} {
 				newest[r] = 0
 			}
@@ -135,7 +135,7 @@ func TestConcurrent(t *testing.T) {
 	}
 }
 
-// TestGateDo: a newer holder waits until what an older one was let in for is over.
+// TestGateDo: a newer holder waits until the work of an older one is over.
 func TestGateDo(t *testing.T) {
 	var g Gate
 	inside, leave := make(chan struct{}), make(chan struct{})
@@ -192,7 +192,7 @@ func TestFileSurvives(t *testing.T) {
 		if err := f.Check("a", 1000); err == nil {
 			t.Error("accepted after Close")
 		}
-		// What a crash while writing leaves.
+		// The remains of a crash while writing.
 		if err := os.WriteFile(path+".new", []byte("lockkeeper-fe"), 0o644); err != nil {
 			t.Fatal(err)
 		}

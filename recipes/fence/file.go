@@ -19,17 +19,17 @@ import (
 // File remembers in a file, which any number of processes of one machine may share. A token is
 // durable before Check accepts it. Its methods may be called from any goroutine.
 //
-// The file is text, replaced as a whole (written beside, synced, renamed, the
-// directory synced), for a few thousand resources at the most:
+// The file is text, replaced as a whole (written beside, synced, renamed, the directory synced),
+// for a few thousand resources at the most:
 //
 //	lockkeeper-fence 1
 //	4294967311 "/locks/account"      the largest token, the resource as Go quotes it
 //	crc32c 9ab0c1d2                  of all the bytes before this line
 //
-// A file that is damaged is never taken for an empty one: every Check fails with
-// ErrDamaged and the file's name, until an operator has repaired or removed it. Beside
-// it stands an empty file with ".lock" added to the name, which makes processes
-// wait for each other; do not delete it while one runs. The directory has to be there, and durable.
+// A file that is damaged is never taken for an empty one: every Check fails with ErrDamaged and the
+// file's name, until an operator has repaired or removed it. Beside it stands an empty file with
+// ".lock" added to the name, which makes processes wait for each other; do not delete it while one
+// runs. The directory has to be there, and durable.
 //
 // A token that the file already has is not durable for that reason: the process that wrote it may
 // have failed, or have been killed, before it synced the directory. So a File writes the file anew
@@ -51,8 +51,8 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// OpenFile opens the file at path. That there is none is all right, it is made by
-// the first Check; that it is damaged is an error.
+// OpenFile opens the file at path. That there is none is all right, it is made by the first Check;
+// that it is damaged is an error.
 func OpenFile(path string) (*File, error) { return openFile(path, osFiles{}) }
 
 // openFile is OpenFile on any file system. The lock file is always one of the operating system's.
@@ -82,8 +82,8 @@ func (f *File) Check(resource string, token int64) error {
 	return f.Do(resource, token, func() error { return nil })
 }
 
-// Do calls g if the token is accepted, and returns what g returns. While g runs every
-// other Check and Do waits, in any process that uses the file.
+// Do calls g if the token is accepted, and returns the error of g. While g runs every other Check
+// and Do waits, in any process that uses the file.
 func (f *File) Do(resource string, token int64, g func() error) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -140,8 +140,8 @@ func (f *File) read() (map[string]int64, []byte, error) {
 }
 
 // write replaces the file, and returns nil when the new one is durable. After a failed sync the
-// page cache may have what the disk lacks, and a second sync would succeed. So each call begins
-// with a new file and ends with a new name, whatever is left of the call before.
+// page cache may have bytes that the disk lacks, and a second sync would succeed. So each call
+// begins with a new file and ends with a new name, whatever is left of the call before.
 func (f *File) write(data []byte) error {
 	f.durable = nil
 	dir, name := filepath.Split(f.path)

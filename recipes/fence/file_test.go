@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// What the disk does at a call.
+// The ways of the disk at a call.
 var (
 	errDisk   = errors.New("input/output error")
 	errKilled = errors.New("the process is killed")
@@ -51,7 +51,7 @@ func (r *fileRun) end(process int) {
 	}
 }
 
-// try does one thing, and returns the error, or what the disk did to the process instead.
+// try does one thing, and returns the error, or the disk's blow to the process instead.
 func (r *fileRun) try(do func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -6,9 +6,9 @@ import (
 	"os"
 )
 
-// fileSystem is what File needs of a file system. Content is durable after Sync, and a name after
-// SyncDir. After either has failed nothing is known: what was written may be readable and not
-// durable, also when a later call succeeds.
+// fileSystem is the part of a file system that File needs. Content is durable after Sync, and a
+// name after SyncDir. After either has failed nothing is known: the written bytes may be readable
+// and not durable, also when a later call succeeds.
 type fileSystem interface {
 	ReadFile(path string) ([]byte, error)
 	// Create makes a file that does not exist.

@@ -2,8 +2,8 @@ package fence
 
 import "sync"
 
-// Gate remembers in memory, for as long as the process runs. The zero value is
-// ready. Its methods may be called from any goroutine.
+// Gate remembers in memory, for as long as the process runs. The zero value is ready. Its methods
+// may be called from any goroutine.
 //
 // It keeps some 100 bytes for every resource that it has ever been asked about.
 type Gate struct {
@@ -22,8 +22,8 @@ func (g *Gate) Check(resource string, token int64) error {
 	return g.Do(resource, token, func() error { return nil })
 }
 
-// Do calls f if the token is accepted, and returns what f returns. While f runs every other call
-// for the same resource waits, whatever its token: no newer holder's write comes before that of f.
+// Do calls f if the token is accepted, and returns the error of f. While f runs every other call
+// for the same resource waits, whatever its token: no newer holder's write comes before f's.
 func (g *Gate) Do(resource string, token int64, f func() error) error {
 	r := g.resource(resource)
 	r.mu.Lock()

@@ -23,13 +23,13 @@ import (
 //
 // An accepted check writes the row of its resource, also when the token stays the same: the UPDATE
 // counts the check. So the row is locked until the transaction ends, a check by another transaction
-// waits or fails, and no token is accepted on the strength of what a snapshot shows. A check that
-// cannot tell returns an error, which is never an acceptance: the database chose the transaction as
-// the victim of a deadlock, could not serialize it (PostgreSQL's 40001), inserted the row for
-// another transaction, or is busy (SQLite). Commit may fail in the same ways. Then roll back, and
-// begin again; Check and Do begin again by themselves until f is called.
+// waits or fails, and no token is accepted on the strength of a snapshot. A check that cannot tell
+// returns an error, which is never an acceptance: the database chose the transaction as the victim
+// of a deadlock, could not serialize it (PostgreSQL's 40001), inserted the row for another
+// transaction, or is busy (SQLite). Commit may fail in the same ways. Then roll back, and begin
+// again; Check and Do begin again by themselves until f is called.
 //
-// What the transaction reads is another matter. At MariaDB's and MySQL's REPEATABLE READ, their
+// The transaction's own reads are another matter. At MariaDB's and MySQL's REPEATABLE READ, their
 // default, a plain SELECT sees the transaction's first one's snapshot: if that was before CheckTx,
 // it may lack writes of earlier holders. So let CheckTx be the first statement, as Do does, or read
 // with FOR UPDATE. PostgreSQL, at that level, and SQLite fail instead. In SQLite a check beside
@@ -47,9 +47,9 @@ import (
 //		checks   BIGINT NOT NULL                    -- how often one was accepted
 //	)
 //
-// in the engine InnoDB, where there are engines: one without transactions does not exclude.
-// Rows are told apart by id alone. So names may be of any length and have any bytes, and no
-// collation (without case, without accents, with padding) lets two resources share a row.
+// in the engine InnoDB, where there are engines: one without transactions does not exclude. Rows
+// are told apart by id alone. So names may be of any length and have any bytes, and no collation
+// (without case, without accents, with padding) lets two resources share a row.
 type Table struct {
 	db   *sql.DB
 	name string
@@ -59,8 +59,8 @@ type Table struct {
 
 // TableOptions are the settings of a Table. The zero value is good for MySQL, MariaDB and SQLite.
 type TableOptions struct {
-	// Name of the table; "" stands for "fence". Letters, digits and underscores,
-	// with a schema in front if need be.
+	// Name of the table; "" stands for "fence". Letters, digits and underscores, with a schema in
+	// front if need be.
 	Name string
 
 	// Dollar: parameters are called $1, $2, as in PostgreSQL, and not ?.
@@ -114,8 +114,8 @@ func (t *Table) Create(ctx context.Context) error {
 // another one is in its way: both insert the row of a new resource, say.
 const tableAttempts = 3
 
-// Check accepts a token or refuses it, in a transaction of its own. With an error
-// other than ErrStale it is not known whether the token was remembered: try again.
+// Check accepts a token or refuses it, in a transaction of its own. With an error other than
+// ErrStale it is not known whether the token was remembered: try again.
 func (t *Table) Check(ctx context.Context, resource string, token int64) error {
 	var err error
 	for range tableAttempts {
@@ -129,12 +129,12 @@ func (t *Table) Check(ctx context.Context, resource string, token int64) error {
 
 // Do calls f within a transaction in which the token was accepted, and commits it if f returns nil.
 // The row of the resource is locked until then (in SQLite the database), so that no larger token is
-// accepted while f runs, and f reads what all earlier holders have committed. It has the database's
-// default isolation level, at which PostgreSQL or SQLite may fail in f or at the commit; then Do
-// returns that error, and nothing was written.
+// accepted while f runs, and f reads everything that earlier holders have committed. It has the
+// database's default isolation level, at which PostgreSQL or SQLite may fail in f or at the commit;
+// then Do returns that error, and nothing was written.
 //
 // f has to return the error of a statement that fails. MariaDB and MySQL roll the transaction back
-// after a deadlock, and execute what follows without one, and without the lock.
+// after a deadlock, and execute the following statements without one, and without the lock.
 func (t *Table) Do(ctx context.Context, resource string, token int64, f func(*sql.Tx) error) error {
 	var err error
 	for range tableAttempts {

@@ -282,7 +282,7 @@ func TestTableRowAppears(t *testing.T) {
 	}
 }
 
-// TestDisplayName: what people see fits into every character set.
+// TestDisplayName: the name for people fits into every character set.
 func TestDisplayName(t *testing.T) {
 	for name, want := range map[string]string{
 		"/locks/a": "/locks/a", `"q" \`: `"q" \\`, "é😀\x00\xff ": `\u00e9\U0001f600\x00\xff `,

@@ -26,7 +26,7 @@ func (f *Figures) Metrics(u Usage) metrics.List {
 	ms = append(ms,
 		metrics.Gauge("peer_connections", "connections that are open at the peer port", peers.Connections),
 		metrics.Counter("peer_connections_closed", "connections at the peer port that were too many (maxPeerCnxns)", peers.Crowded),
-		metrics.Counter("peer_strangers_rejected", "connections at the peer port from no member, or with what no member sends",
+		metrics.Counter("peer_strangers_rejected", "connections at the peer port from no member, or with messages that no member sends",
 			peers.Rejected),
 		metrics.Counter("peer_requests_refused", "frames and records from the peer port that no member sends", peers.Refused),
 		metrics.Gauge("peer_connections_unproved", "open connections at the peer port that have not said, or not proved, who they are",
@@ -88,9 +88,9 @@ func (f *Figures) clientMetrics() metrics.List {
 		metrics.Counter("unsuccessful_handshake", "first frames that were no handshake", f.Port.BadHandshakes),
 		metrics.Counter("connection_rejected", "connections beyond maxClientCnxns or maxCnxns, handshakes beyond connection_throttle_tokens",
 			f.Port.Rejected),
-		metrics.Counter("sessionless_connections_expired", "connections whose first request took too long",
+		metrics.Counter("sessionless_connections_expired", "connections without a first request in time",
 			f.Port.Expired),
-		metrics.Gauge("sessionless_connections", "connections whose first request is not complete, at most maxSessionlessCnxns",
+		metrics.Gauge("sessionless_connections", "connections without a complete first request, at most maxSessionlessCnxns",
 			f.Port.Silent),
 		metrics.Counter("sessionless_connections_displaced", "the oldest of these, closed for a newer connection", f.Port.Displaced),
 		metrics.Counter("large_requests_rejected", "requests beyond largeRequestMaxBytes, frames of a length that is negative or too large",
@@ -101,7 +101,7 @@ func (f *Figures) clientMetrics() metrics.List {
 			f.Work.EndedForMemory),
 		metrics.Gauge("watch_memory_bytes", "memory of the watches, at most maxWatchMemory", f.Work.WatchBytes),
 		metrics.Counter("watches_refused", "watches beyond maxWatchMemory", f.Work.WatchesRefused),
-		metrics.Counter("long_answers_refused", "requests whose answer is beyond maxResponseBytes or the limits of multiRead",
+		metrics.Counter("long_answers_refused", "requests with an answer beyond maxResponseBytes or the limits of multiRead",
 			f.Work.TooLong),
 		metrics.Counter("identities_refused", "logins beyond maxIdentities or maxIdentityBytes", f.Work.IdentitiesRefused),
 		metrics.Counter("logins_refused", "logins by a scheme that is not there, or without the proof that it wants", f.Work.LoginsRefused),
@@ -145,7 +145,7 @@ func (f *Figures) hostMetrics(u Usage) (ms metrics.List) {
 			metrics.Counter("http_connections_displaced", "closed in favour of a newer one: idle, or with an incomplete request",
 				h.Displaced),
 			metrics.Counter("http_requests_late", "requests that did not come within admin.requestTimeout", h.Late),
-			metrics.Counter("http_hosts_refused", "requests whose Host is no name of this member", h.Hosts),
+			metrics.Counter("http_hosts_refused", "requests with a Host that is no name of this member", h.Hosts),
 			metrics.Counter("http_pages_refused", "requests that a browser sent for a page of another site", h.Pages),
 			metrics.Counter("http_logins_refused", "wrong passwords of the super user or the viewer, and requests that had to wait after them",
 				h.Logins),
@@ -227,7 +227,7 @@ func (f *Figures) workMetrics() metrics.List {
 		metrics.Counter("proposal_count", "updates that this member has proposed as the leader", log.Proposals.Load()),
 		metrics.Counter("commit_count", "updates that were committed while this member led", log.Commits.Load()),
 		metrics.Counter("snap_count", "times that this leader began to send a member a snapshot", log.SnapshotsSent.Load()),
-		metrics.Counter("diff_count", "times that this leader began to send a member what it lacks of the log",
+		metrics.Counter("diff_count", "times that this leader began to send a member the entries that it lacks",
 			log.PipelinesOpened.Load()),
 		metrics.Summary("prep_processor_queue_size", "updates that waited on the leader when it made an entry of them",
 			count(&log.Queued)),
@@ -264,7 +264,7 @@ func (f *Figures) raftMetrics() metrics.List {
 		ready = 1
 	}
 	return metrics.List{
-		metrics.Gauge("member_ready", "1 if this member counts: it has applied what leaders have told it to be committed; 0 if it is behind, or "+
+		metrics.Gauge("member_ready", "1 if this member counts: it has applied up to the commit index of its leader; 0 if it is behind, or "+
 			"knows no leader", ready),
 		metrics.Counter("snapshots_not_taken", "snapshots of a leader that this member could not take while it was behind",
 			f.OfLog.SnapshotsNotTaken.Load()),

@@ -23,7 +23,7 @@ import org.apache.zookeeper.Watcher.Event.KeeperState;
 import org.apache.zookeeper.ZooKeeper;
 import org.apache.zookeeper.data.Stat;
 
-/** What one check works with: a node and clients of its own. All of it ends with the check. */
+/** The node and the clients of one check. They end with the check. */
 final class Bench implements AutoCloseable {
     static final int SESSION_TIMEOUT_MS = 20_000;
     /** Bounds every wait for something that has to happen. */
@@ -177,7 +177,7 @@ final class Bench implements AutoCloseable {
         });
     }
 
-    /** From here on the client reads what was written before, by whomever. */
+    /** From here on the client reads all earlier writes, by whomever. */
     static void sync(CuratorFramework c) throws Exception {
         CountDownLatch done = new CountDownLatch(1);
         c.sync().inBackground((client, event) -> done.countDown()).forPath("/");
@@ -245,7 +245,7 @@ final class Bench implements AutoCloseable {
         }
     }
 
-    /** What is run throws this. */
+    /** The call throws this. */
     static <E extends Exception> E fails(Class<E> want, Callable<?> run) throws Exception {
         Object result;
         try {

@@ -236,7 +236,7 @@ final class Caches {
         private final TreeCache tree;
         private final PathChildrenCache children;
         private final NodeCache node;
-        /** What the first of them told of each node: created, what it was changed to, deleted. */
+        /** The events of the first of them about each node: created, the new data, deleted. */
         private final Map<String, String> told = new TreeMap<>();
 
         All(Bench b, CuratorFramework c, CuratorFramework other) throws Exception {
@@ -256,12 +256,12 @@ final class Caches {
 
         private synchronized void tell(Bench b, ChildData before, ChildData after) {
             String name = (before == null ? after : before).getPath().substring(b.path.length());
-            // What the writer does twice, not knowing whether it was done, counts once.
+            // A write that the writer repeats, not knowing the outcome, counts once.
             told.merge(name, after == null ? "deleted" : Bench.text(after.getData()),
                     (old, now) -> (" " + old).endsWith(" " + now) ? old : old + " " + now);
         }
 
-        /** What the listener was told of a node, in order. */
+        /** The listener's events about a node, in order. */
         synchronized String told(String name) {
             return told.get(name);
         }

@@ -4,7 +4,7 @@ import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 
-/** What a listener was told, in order. */
+/** The events of a listener, in order. */
 final class Events {
     private final BlockingQueue<String> queue = new LinkedBlockingQueue<>();
 

@@ -171,7 +171,7 @@ final class Queues {
         DistributedQueue<String> full = b.keep(queue(b, c, null).maxItems(2).putInBackground(false).buildQueue());
         full.start();
         TreeSet<String> fit = new TreeSet<>();
-        // It counts what it sees in the queue, so it may take a few more at first.
+        // It counts the visible items in the queue, so it may take a few more at first.
         Bench.await("a full queue", () -> {
             String next = "item " + fit.size();
             return !full.put(next, (int) Bench.MOMENT_MS, TimeUnit.MILLISECONDS) || !fit.add(next);

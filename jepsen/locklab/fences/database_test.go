@@ -33,7 +33,7 @@ type level struct {
 	current bool
 	// shut: the beginning of a transaction locks the database.
 	shut bool
-	// fails: what would wait for a lock fails instead.
+	// fails: a statement that would wait for a lock fails instead.
 	fails bool
 }
 
@@ -53,7 +53,7 @@ func (d *database) options(name string) fence.TableOptions {
 	return fence.TableOptions{Name: name, Dollar: d.dollar}
 }
 
-// do executes statements whose parameters are called ?.
+// do executes statements with parameters called ?.
 func (d *database) do(ctx context.Context, q interface {
 	ExecContext(context.Context, string, ...any) (sql.Result, error)
 }, statement string, args ...any) error {

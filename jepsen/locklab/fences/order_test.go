@@ -127,7 +127,7 @@ type holder struct {
 	due    int           // steps that the order has reached, and that have not begun
 	done   chan error    // of the step that is under way; nil: none is
 	next   int           // the step that begins next
-	err    error         // what ended it early; it is rolled back
+	err    error         // the error that ended it early; it is rolled back
 	seen   int64         // rows of the log before its own
 	waited bool          // for the other's lock, or seemed to
 	work   chan<- func() // to its goroutine
@@ -138,7 +138,7 @@ type holder struct {
 // A step is something that a holder does, which is over before its next one begins.
 type step struct {
 	do   func(context.Context) error
-	span *span // nil: only that of the whole transaction counts
+	span *span // nil: only the span of the whole transaction counts
 }
 
 // A span is when something began and ended, by the stage's clock; 0: it did not.
@@ -189,8 +189,8 @@ func (h *holder) check(ctx context.Context) error {
 	return h.stage.check(ctx, h.tx, h.stage.resource, h.token)
 }
 
-// write reads and writes what the lock protects. It conflicts with no other write: nothing but the
-// fence keeps the two apart.
+// write reads and writes the protected row. It conflicts with no other write: nothing but the fence
+// keeps the two apart.
 func (h *holder) write(ctx context.Context) error {
 	if err := h.read(ctx); err != nil {
 		return err
@@ -287,7 +287,7 @@ func (s *stage) play(ctx context.Context, st story) (two [2]*holder) {
 	return two
 }
 
-// figures are what came of stories.
+// figures count the outcomes of stories.
 type figures struct {
 	stories, both, stale, failed, waited, old atomic.Int64
 }
@@ -300,7 +300,7 @@ func (f *figures) String() string {
 // errUnsafe is the fault of a fence that does not exclude.
 var errUnsafe = errors.New("not excluded")
 
-// judge says what is wrong with the end of a story.
+// judge returns the fault at the end of a story.
 func (s *stage) judge(ctx context.Context, st story, two [2]*holder, f *figures) (wrong error) {
 	var errs []error
 	fault := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -370,7 +370,7 @@ func after(a, b *holder) bool {
 	return b.committed.before(a.committed)
 }
 
-// stages is how many stories are played at once. They wait most of the time.
+// stages is the number of stories that are played at once. They wait most of the time.
 const stages = 12
 
 // playAll plays all stories at a level, with resources named after name, until maxFaults are wrong,

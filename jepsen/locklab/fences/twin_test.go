@@ -20,8 +20,8 @@ type twin struct {
 
 var twins = []twin{
 	{
-		// The row is written only if its token changes, and what a plain SELECT says of it counts.
-		// At REPEATABLE READ that is the snapshot's token. This was CheckTx.
+		// The row is written only if its token changes, and a plain SELECT of it counts. At
+		// REPEATABLE READ that is the snapshot's token. This was CheckTx.
 		name: "equal by snapshot",
 		check: func(s *stage) check {
 			return func(ctx context.Context, tx *sql.Tx, resource string, token int64) error {

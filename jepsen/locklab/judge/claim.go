@@ -61,7 +61,7 @@ func late(f Figures) bool { return f.Two+f.RefusedWrites+f.LostUpdates[ledger.Op
 
 func none(f Figures) bool { return f.Two == 0 }
 
-// Claims are all expectations. What holds is asked of each case by itself.
+// Claims are all expectations. Each case is judged by itself.
 var Claims = []Claim{
 	{"pause", "A holder that is stopped for longer than the lease, between its last look at the lock and its write, " +
 		"writes while another holds the lock: no lock can prevent it.", kleppmann,
@@ -134,7 +134,7 @@ type Result struct {
 	Figures Figures
 }
 
-// An Outcome is what became of a claim.
+// An Outcome is the outcome of a claim.
 type Outcome struct {
 	Claim
 	// Held and Not are the names of the cases in which it held, and did not.
@@ -154,7 +154,7 @@ func (o Outcome) Verdict() string {
 	return "in part"
 }
 
-// Text says in how many cases it held, and names the others.
+// Text has the number of cases in which it held, and names the others.
 func (o Outcome) Text() string {
 	if len(o.Not) == 0 {
 		return fmt.Sprintf("in %d of %d", len(o.Held), len(o.Held))
@@ -167,7 +167,7 @@ func (o Outcome) Text() string {
 	return text + strings.Join(o.Not, ", ")
 }
 
-// Outcomes compares all claims with what was measured.
+// Outcomes compares all claims with the measurements.
 func Outcomes(results []Result) []Outcome {
 	var all []Outcome
 	for _, c := range Claims {

@@ -9,20 +9,21 @@ import (
 	"lockkeeper/jepsen/locklab/play"
 )
 
-// Figures are what was measured in a case, over all its rounds.
+// Figures are the figures of a case, over all its rounds.
 type Figures struct {
 	Rounds int `json:"rounds"`
-	// Broken is how many of them could not be played to their end. They count for nothing else.
+	// Broken is the number of rounds that could not be played to their end. They count for nothing
+	// else.
 	Broken int `json:"broken,omitempty"`
 
-	// Two is in how many rounds two clients held the lock at the same time, Longest for how long
-	// at most.
+	// Two is the number of rounds in which two clients held the lock at the same time, Longest for
+	// how long at most.
 	Two     int           `json:"two"`
 	Longest time.Duration `json:"longestNs,omitempty"`
-	// Early is in how many rounds that happened less than 0.9 leases after the first had got the
-	// lock: not because it worked for longer than the lease.
+	// Early is the number of rounds in which that happened less than 0.9 leases after the first had
+	// got the lock: not because it worked for longer than the lease.
 	Early int `json:"early,omitempty"`
-	// Bystanders is in how many rounds neither of the two was A, whom the fault hit.
+	// Bystanders is the number of rounds in which neither of the two was A, whom the fault hit.
 	Bystanders int `json:"bystanders,omitempty"`
 	// LostUpdates are the updates that were written over, by book.
 	LostUpdates map[ledger.Rule]int `json:"lostUpdates,omitempty"`
@@ -30,24 +31,25 @@ type Figures struct {
 	// system itself refused.
 	RefusedWrites int `json:"refusedWrites,omitempty"`
 	RefusedInside int `json:"refusedInside,omitempty"`
-	// Disorder is how many grants had a token that was not larger than that of a grant before them.
+	// Disorder is the number of grants with a token that was not larger than the token of an
+	// earlier grant.
 	Disorder int `json:"disorder,omitempty"`
 
-	// Overtaken is in how many rounds another was let in before A gave the lock back or died;
-	// Untold in how many of those A did not know it when the other got the lock.
+	// Overtaken is the number of rounds in which another was let in before A gave the lock back or
+	// died; Untold the number of those in which A did not know it when the other got the lock.
 	Overtaken int `json:"overtaken"`
 	Untold    int `json:"untold"`
 	// Margin is by how much A was told before, the least of all; negative if it was told after.
 	// Only if Overtaken.
 	Margin time.Duration `json:"marginNs,omitempty"`
 
-	// Free is how long after A's death another had the lock, sorted; Left in how many rounds
-	// nobody had it as long as the lab waited.
+	// Free is how long after A's death another had the lock, sorted; Left the number of rounds in
+	// which nobody had it as long as the lab waited.
 	Free []time.Duration `json:"freeNs,omitempty"`
 	Left int             `json:"left,omitempty"`
 
 	// Of a story in which the network is cut between servers, sorted: how long after the cut A was
-	// told, and another was let in; and in how many rounds A was given the lock anew.
+	// told, and another was let in; and the number of rounds in which A was given the lock anew.
 	Told  []time.Duration `json:"toldNs,omitempty"`
 	LetIn []time.Duration `json:"letInNs,omitempty"`
 	Anew  int             `json:"anew,omitempty"`
@@ -57,7 +59,7 @@ type Figures struct {
 	Worst int `json:"worst"`
 }
 
-// Cost is what a lock costs without a fault.
+// Cost is the cost of a lock without a fault.
 type Cost struct {
 	Acquisitions int     `json:"acquisitions"` // all that were looked at
 	LockP50Ms    float64 `json:"lockP50Ms"`    // alone
@@ -68,7 +70,7 @@ type Cost struct {
 	// Overtakes is the share of grants, 0 to 1, that went to a client while another had waited for
 	// longer.
 	Overtakes float64 `json:"overtakes"`
-	// Requests is how many requests an acquisition with its release took, alone, and InTurn with
+	// Requests is the number of requests of an acquisition with its release, alone, and InTurn with
 	// three clients, who may be woken up in vain; negative if nothing counts them.
 	Requests float64 `json:"requests"`
 	InTurn   float64 `json:"requestsInTurn"`
@@ -134,7 +136,7 @@ func (f *Figures) add(c *play.Case, r play.Round) (weight time.Duration) {
 	return weight + f.addFree(r, grants)
 }
 
-// addApart looks at what the sides of a network that is cut between servers do.
+// addApart looks at the sides of a network that is cut between servers.
 func (f *Figures) addApart(r play.Round, grants []Grant) {
 	i := slices.IndexFunc(r.Events, func(e play.Event) bool { return e.What == play.Apart })
 	if i < 0 {
@@ -159,7 +161,7 @@ func one(b bool) int {
 	return 0
 }
 
-// disorder counts grants whose tokens do not grow.
+// disorder counts grants with tokens that do not grow.
 func disorder(grants []Grant) (n int) {
 	largest := uint64(0)
 	for _, g := range grants {
@@ -169,7 +171,7 @@ func disorder(grants []Grant) (n int) {
 	return n
 }
 
-// addFate looks at what became of A's lock while A lived.
+// addFate looks at the fate of A's lock while A lived.
 func (f *Figures) addFate(r play.Round, grants []Grant) {
 	for i, a := range grants {
 		if a.Who != "A" {
@@ -254,7 +256,7 @@ func (c *Cost) addTurns(events []play.Event) {
 		case play.Locked:
 			n++
 			for who, since := range waiting {
-				// What arrives within a millisecond of another arrives at the same time.
+				// Events within a millisecond are at the same time.
 				if who != e.Who && since < waiting[e.Who]-time.Millisecond {
 					overtakes++
 					break
@@ -287,13 +289,13 @@ func at(sorted []time.Duration, q float64) time.Duration {
 	return sorted[min(len(sorted)-1, int(q*float64(len(sorted))))]
 }
 
-// Median and Last are those of sorted durations.
+// Median and Last return an element of sorted durations.
 func Median(sorted []time.Duration) time.Duration { return at(sorted, 0.5) }
 func Last(sorted []time.Duration) time.Duration   { return at(sorted, 1) }
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// Violations are, in words, what no lock may do in this case without that being its nature: for
+// Violations are, in words, outcomes that no lock may have in this case, except by its nature: for
 // the planted bugs, and for the exit status of runs without a fault. A lease that ends while its
 // holder is stopped or cut off is no such thing, and who locks nothing has holders side by side.
 func (f Figures) Violations(way lock.Way, fault string) (found []string) {

@@ -22,8 +22,7 @@ type Grant struct {
 	Killed bool
 }
 
-// Grants are those of a history, by From. A client that is stopped believes what it believed
-// before.
+// Grants are the grants of a history, by From. A stopped client keeps its belief.
 func Grants(events []play.Event) []Grant {
 	var all []Grant
 	open := make(map[string]int) // the grant of a client, as an index into all

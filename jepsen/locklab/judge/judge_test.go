@@ -12,7 +12,7 @@ import (
 	"lockkeeper/jepsen/locklab/play"
 )
 
-// history reads events such as "100 A locked 7": milliseconds, who, what, token.
+// history reads events such as "100 A locked 7": milliseconds, client, event, token.
 func history(t *testing.T, text string) (events []play.Event) {
 	t.Helper()
 	for line := range strings.Lines(text) {
@@ -70,7 +70,7 @@ func TestOptimistic(t *testing.T) {
 	}
 }
 
-// What the sides of a cut do is measured from the cut; no side without a majority gives a lock
+// Times of the sides of a cut are measured from the cut; no side without a majority gives a lock
 // away.
 func TestApart(t *testing.T) {
 	const text = `

@@ -6,7 +6,7 @@ import (
 	"lockkeeper/recipes/fence"
 )
 
-// A Rule says what a book refuses.
+// A Rule is a book's rule of refusal.
 type Rule string
 
 // The rules. All books see the same requests.
@@ -23,7 +23,7 @@ const (
 	// Versions looks at no token. It refuses a write that was made of a value that is no longer the
 	// newest: a version that is compared at the update.
 	Versions Rule = "versions"
-	// Asked asks the servers at each request whether the token is that of the holder, as Chubby's
+	// Asked asks the servers at each request whether the token is the holder's, as Chubby's
 	// CheckSequencer does. It has a book only while there is somebody to ask (Ledger.Ask).
 	Asked Rule = "asked"
 	// Inside is no book of the ledger: the data are in the system that has the lock (lock.Store).
@@ -53,7 +53,7 @@ func (b *book) read(resource string, token uint64) (value int64, err error) {
 	return b.values[resource], err
 }
 
-// write makes the value base+1, and returns what it was before.
+// write makes the value base+1, and returns the value before.
 func (b *book) write(resource string, token uint64, base int64) (before int64, err error) {
 	err = b.admit(resource, token, func() {
 		before = b.values[resource]

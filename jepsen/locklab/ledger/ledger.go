@@ -14,7 +14,7 @@ import (
 	"lockkeeper/jepsen"
 )
 
-// An Entry is what the ledger did with one request in one of its books.
+// An Entry is the ledger's decision about one request in one of its books.
 type Entry struct {
 	At       time.Duration `json:"at"` // jepsen.Monotonic when it arrived
 	Resource string        `json:"resource"`
@@ -63,15 +63,15 @@ func OpenLedger() (*Ledger, error) {
 // Addr is where it serves.
 func (l *Ledger) Addr() string { return l.listener.Addr().String() }
 
-// Ask sets what the book Asked calls with each request: an error refuses it. It is called by
-// several goroutines. With nil there is no such book.
+// Ask sets the function that the book Asked calls with each request: an error refuses it. It is
+// called by several goroutines. With nil there is no such book.
 func (l *Ledger) Ask(f func(resource string, token uint64) error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.ask = f
 }
 
-// Entries are what came for a resource, in order of arrival.
+// Entries are the entries of a resource, in order of arrival.
 func (l *Ledger) Entries(resource string) []Entry {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -151,13 +151,13 @@ func (l *Ledger) serve(conn net.Conn) {
 		if err := lines.Decode(&r); err != nil {
 			return
 		}
-		// What a dead client sent counts all the same: nobody waits for the answer.
+		// A dead client's request counts all the same: nobody waits for the answer.
 		_ = answers.Encode(l.do(r))
 	}
 }
 
-// do executes a request in all books: first in those that know by themselves what they refuse, and
-// then in the one that asks, which may take its time.
+// do executes a request in all books: first in those that decide by themselves, and then in the one
+// that asks, which may take its time.
 func (l *Ledger) do(r request) reply {
 	l.mu.Lock()
 	answer := reply{At: jepsen.Monotonic(), Values: make(map[Rule]int64)}

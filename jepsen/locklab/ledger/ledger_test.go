@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A step is a request of a holder: a read, or a write of what the holder has read last.
+// A step is a request of a holder: a read, or a write of the value that the holder has read last.
 type step struct {
 	holder string
 	token  uint64
@@ -103,7 +103,7 @@ func TestBooks(t *testing.T) {
 	}
 }
 
-// What a client sent before its death counts.
+// A client's requests before its death count.
 func TestWriteOfADeadClient(t *testing.T) {
 	l, err := OpenLedger()
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 
 // A Way is one way to lock.
 type Way struct {
-	// Name is what tables and the flag -ways call it, such as "redis-setnx".
+	// Name is its name in tables and in the flag -ways, such as "redis-setnx".
 	Name string
 	// System is the name of the servers that it needs (package system), such as "redis-sentinel".
 	System string
@@ -31,7 +31,7 @@ type Way struct {
 	Ask func(ctx context.Context, c Config) (Asker, error)
 }
 
-// Config is what a client is given.
+// Config is the configuration of a client.
 type Config struct {
 	// Servers are the addresses of the servers, host:port, in the order of the system's servers. A
 	// client that the lab cuts off is given the addresses of proxies.
@@ -64,8 +64,8 @@ type Held interface {
 	Unlock(ctx context.Context) error
 }
 
-// A Store is a Held of a way whose system also has the data that the lock protects, and can refuse
-// a write by itself. Versions count the writes of the resource's data.
+// A Store is a Held of a way with a system that also has the protected data, and can refuse a write
+// by itself. Versions count the writes of the resource's data.
 type Store interface {
 	Held
 	// Load returns the version of the data.

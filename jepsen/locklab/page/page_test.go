@@ -22,7 +22,7 @@ import (
 var update = flag.Bool("update", false, "write the golden files")
 
 // sample is a document with two ways: of one a case with two holders and one that was kept, of the
-// other one that could not be played, and what it costs.
+// other one that could not be played, and its cost.
 func sample() *Document {
 	at := func(ms int, who, what string, token uint64) play.Event {
 		return play.Event{At: time.Duration(ms) * time.Millisecond, Who: who, What: what, Token: token}
@@ -61,7 +61,7 @@ func sample() *Document {
 	return d
 }
 
-// TestGolden compares what is written with files, of which a person has said that they are right.
+// TestGolden compares the output with files that a person has checked.
 func TestGolden(t *testing.T) {
 	d := sample()
 	var story bytes.Buffer
@@ -86,7 +86,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// A cell of the table of cuts has what the page says that it has.
+// A cell of the table of cuts has the contents that the page describes.
 func TestCutCell(t *testing.T) {
 	s := func(seconds ...float64) (all []time.Duration) {
 		for _, s := range seconds {
@@ -110,7 +110,7 @@ func TestCutCell(t *testing.T) {
 	}
 }
 
-// The pictures are XML, and what others wrote into them is text.
+// The pictures are XML, with the texts of others as text.
 func TestPictureIsXML(t *testing.T) {
 	d := sample()
 	for _, r := range d.Results {
@@ -127,7 +127,7 @@ func TestPictureIsXML(t *testing.T) {
 	}
 }
 
-// TestWrite sees that page, JSON and pictures are there and say what was measured.
+// TestWrite sees that page, JSON and pictures are there and have the measurements.
 func TestWrite(t *testing.T) {
 	d, dir := sample(), t.TempDir()
 	if err := errors.Join(d.Write(dir), d.Illustrate(filepath.Join(dir, "p"), []string{"redis-set/pause-writing", "no/such"})); err != nil {

@@ -56,8 +56,8 @@ const (
 
 var laneNames = []string{"client A", "client B", "client C", "servers", "resource"}
 
-// Picture draws a round as SVG: a lane for each client, for what happens to the servers, and for
-// the resource.
+// Picture draws a round as SVG: a lane for each client, for the faults of the servers, and for the
+// resource.
 func Picture(c *play.Case, r play.Round) string {
 	d := &drawing{from: start(r)}
 	end := d.from
@@ -128,7 +128,7 @@ func (d *drawing) clients(r play.Round, end time.Duration) {
 	}
 }
 
-// faults draws what happened to the servers, and to A's network.
+// faults draws the faults of the servers, and of A's network.
 func (d *drawing) faults(r play.Round, end time.Duration) {
 	type fault struct {
 		lane int

@@ -12,7 +12,7 @@ import (
 	"lockkeeper/jepsen/locklab/play"
 )
 
-// sentences are what events of clients say in a story.
+// sentences are the sentences of a story for the clients' events.
 var sentences = map[string]string{
 	play.Lock:     "asks for the lock",
 	play.Refused:  "does not get the lock",
@@ -90,7 +90,7 @@ func lines(r play.Round) []line {
 	return all
 }
 
-// arrival says what became of a write in the books.
+// arrival describes the outcome of a write in the books.
 func arrival(r play.Round, e ledger.Entry) string {
 	text := fmt.Sprintf("the counter is %d", e.Base+1)
 	if e.Lost() {

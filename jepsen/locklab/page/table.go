@@ -17,7 +17,7 @@ import (
 type Document struct {
 	Began time.Time
 	Took  time.Duration
-	// Again is the command line that plays it again, Machine what it was played on.
+	// Again is the command line that plays it again, Machine the machine that it was played on.
 	Again, Machine string
 	Config         play.Config
 	Results        []judge.Result
@@ -130,7 +130,7 @@ func (d *Document) Cuts() Table {
 	return t
 }
 
-// cutCell says what became of the lock of a holder who was cut off with less than a majority.
+// cutCell describes the fate of the lock of a holder that was cut off with less than a majority.
 func cutCell(r *judge.Result) string {
 	if r == nil || r.Case.Skipped != "" || r.Figures.Rounds == r.Figures.Broken {
 		return ""
@@ -206,7 +206,7 @@ const (
 	endUnplayed = "not played to its end"
 )
 
-// end is how a case ended, and what there is to say of it.
+// end is the end of a case, with remarks.
 func end(r *judge.Result) (class, text string) {
 	switch f := r.Figures; {
 	case r.Case.Skipped != "":
@@ -323,7 +323,7 @@ func (d *Document) Costs() Table {
 	return t
 }
 
-// claimText is an expectation with what came.
+// claimText is an expectation with the outcome.
 func claimText(o judge.Outcome) string {
 	text := ""
 	if o.Verdict() != "not played" {

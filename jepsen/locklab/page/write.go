@@ -41,7 +41,7 @@ type drawn struct {
 	Story string
 }
 
-// A story is what the page has of a fault.
+// A story is the page's part about a fault.
 type story struct {
 	Fault    play.Fault
 	Table    Table

@@ -41,8 +41,8 @@ const (
 	serverHost = 2
 )
 
-// block holds back what the client sends to a server, or what the server sends to the client, or
-// lets it through again.
+// block holds back the client's requests to a server, or the server's answers, or lets them through
+// again.
 func (a *agent) block(server int, out, in bool) error {
 	host := serverHost + server
 	set := func(from, to int, block bool) error {

@@ -49,7 +49,7 @@ func (s *Stage) hitApart(ctx context.Context, f Fault, trios []*trio, primary in
 // replicated says whether the system is a primary with a replica, and no majority decides.
 func (s *Stage) replicated() bool { return slices.Contains(s.kind.Cuts, [2]int{1, 1}) }
 
-// names are those of servers, given as hosts.
+// names are the names of servers, given as hosts.
 func (s *Stage) names(hosts []int) (text string) {
 	for i, host := range hosts {
 		if i > 0 {

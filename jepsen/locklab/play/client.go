@@ -17,7 +17,7 @@ import (
 	"lockkeeper/jepsen/locklab/lock"
 )
 
-// An Order is the first line that a client's process reads: what it is.
+// An Order is the first line that a client's process reads: its part.
 type Order struct {
 	Way      string        `json:"way"`
 	Name     string        `json:"name"` // A, B, C
@@ -102,7 +102,7 @@ func (c *client) say(e Event) {
 	_ = c.out.Encode(e) // if the lab has gone, this process is dying too
 }
 
-// do executes one command. What goes wrong is an event.
+// do executes one command. An error is an event.
 func (c *client) do(ctx context.Context, step Command) {
 	switch step.Do {
 	case "lock":
@@ -215,7 +215,7 @@ func (c *client) load(ctx context.Context) {
 	c.base, c.loaded = store.Load(ctx)
 }
 
-// save writes them, made of what was loaded.
+// save writes them, made of the loaded ones.
 func (c *client) save(ctx context.Context) {
 	store, ok := c.held.(lock.Store)
 	if !ok {

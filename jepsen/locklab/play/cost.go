@@ -15,8 +15,8 @@ const (
 // TurnsText is the text of the event after which all clients take turns.
 const TurnsText = "all take turns"
 
-// cost plays the story without a fault: A alone, and then all three at once. It returns how many
-// requests an acquisition took, alone and in turn, or -1.
+// cost plays the story without a fault: A alone, and then all three at once. It returns the number
+// of requests for an acquisition, alone and in turn, or -1.
 func (s *Stage) cost(ctx context.Context, t *trio) (alone, inTurn float64) {
 	if t.failed() {
 		return -1, -1
@@ -45,7 +45,7 @@ func (s *Stage) cost(ctx context.Context, t *trio) (alone, inTurn float64) {
 	return alone, inTurn
 }
 
-// requests is how many requests the servers answer for each acquisition, or -1.
+// requests is the number of requests that the servers answer for each acquisition, or -1.
 func (s *Stage) requests(ctx context.Context, t *trio, do func()) float64 {
 	from, before := t.history.len(), s.sys.Requests(ctx)
 	do()
@@ -56,7 +56,7 @@ func (s *Stage) requests(ctx context.Context, t *trio, do func()) float64 {
 	return float64(after-before) / float64(n)
 }
 
-// count is how many events there are, from number from on.
+// count is the number of events, from number from on.
 func (h *History) count(from int, what string) (n int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

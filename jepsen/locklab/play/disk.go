@@ -15,7 +15,7 @@ import (
 // before is the directory with a server's data as they were when its disk began to lie.
 func before(server system.Server) string { return server.Data() + ".before" }
 
-// copyDisk keeps what is on a server's disk now, at one moment.
+// copyDisk keeps the contents of a server's disk at one moment.
 func copyDisk(ctx context.Context, server system.Server) error {
 	err := server.Pause()
 	if err == nil {
@@ -27,7 +27,7 @@ func copyDisk(ctx context.Context, server system.Server) error {
 	return errors.Join(err, server.Resume())
 }
 
-// hitDisk kills the servers that have the lock, and starts the one whose disk has lied, with those
+// hitDisk kills the servers that have the lock, and starts the one with the lying disk, with those
 // that were away. Alone with a replica, the server comes back beside it.
 func (s *Stage) hitDisk(ctx context.Context, trios []*trio, away []int) error {
 	s.failed = true

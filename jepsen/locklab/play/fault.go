@@ -8,33 +8,32 @@ import (
 	"time"
 )
 
-// A Fault is a story that is played with every way to lock. Client A is the holder whom it hits, or
-// whose servers; B and C wait for the lock and get it in turn.
+// A Fault is a story that is played with every way to lock. The fault hits client A, the holder, or
+// its servers; B and C wait for the lock and get it in turn.
 type Fault struct {
 	Name string
-	// Text is what happens, for people.
+	// Text describes the fault, for people.
 	Text string
-	// Leases is how many times the lab's lease the lease of this story is: servers need time to
-	// come back.
+	// Leases is the ratio of this story's lease to the lab's: servers need time to come back.
 	Leases int
-	// Least is how many servers the system needs for it.
+	// Least is the number of servers that the system needs for it.
 	Least int
-	// NeedsClock says that it sets the wall clocks of servers, NeedsClientClock that of A.
+	// NeedsClock says that it sets the wall clocks of servers, NeedsClientClock A's clock.
 	NeedsClock, NeedsClientClock bool
 
 	// A's part. All but crashing has it lock and read first, then comes the fault.
-	hit    hit     // what happens while A holds the lock, or asks for it
+	hit    hit     // its effect while A holds the lock, or asks for it
 	during step    // during which of A's steps; 0 is: while it holds the lock
-	hold   float64 // for how many leases A holds the lock if nobody else is let in
+	hold   float64 // leases for which A holds the lock if nobody else is let in
 	next   bool    // A goes on when another has been let in, if that is sooner
 	past   bool    // A looks at the lock before the fault and not before it writes
 
-	// Left and Right are how many servers a cut leaves on A's side and on the other one; 0 if the
-	// story is about something else.
+	// Left and Right are the numbers of servers that a cut leaves on A's side and on the other one;
+	// 0 if the story is about something else.
 	Left, Right int
 }
 
-// A hit is what a fault does.
+// A hit is the effect of a fault.
 type hit int
 
 const (
@@ -45,7 +44,7 @@ const (
 	hitCutIn
 	hitCutBoth
 	hitLate  // A's write is under way when A dies
-	hitReply // what the servers send A is held back while it asks for the lock
+	hitReply // the servers' answers to A are held back while it asks for the lock
 	hitCrash
 	hitServerPause
 	hitServerKill
@@ -67,7 +66,7 @@ const (
 	stepUnlock
 )
 
-// None is the story without a fault: what a lock costs.
+// None is the story without a fault: the cost of a lock.
 const None = "none"
 
 // Faults are all stories, in the order of tables.
@@ -150,7 +149,7 @@ func FindFault(name string) (Fault, error) {
 // Lease is the lease in this story, if the lab's is base.
 func (f Fault) Lease(base time.Duration) time.Duration { return time.Duration(max(1, f.Leases)) * base }
 
-// A Plan is what chance decides in a round. It is the same for all ways to lock.
+// A Plan has the random choices of a round. It is the same for all ways to lock.
 type Plan struct {
 	Hold  time.Duration // how long A holds the lock if nobody else is let in
 	Extra time.Duration // how long after another was let in A goes on

@@ -11,7 +11,7 @@ import (
 	"lockkeeper/jepsen/locklab/ledger"
 )
 
-// What happens, as Event.What. The first part is what clients say of themselves.
+// Values of Event.What. The first part comes from clients.
 const (
 	Ready    = "ready"    // it is connected
 	Lock     = "lock"     // it begins to ask for the lock
@@ -27,10 +27,10 @@ const (
 	Stored   = "stored"   // it has written the data in the system itself, or that was refused
 	Unlock   = "unlock"   // it begins to give the lock back
 	Unlocked = "unlocked" // it has, or there was an error
-	Looped   = "looped"   // it has done what "loop" asked for
+	Looped   = "looped"   // it has finished its "loop"
 	Failed   = "failed"   // something else went wrong, see Text
 
-	// What the lab does.
+	// Acts of the lab.
 	Paused  = "paused"  // SIGSTOP
 	Resumed = "resumed" // SIGCONT
 	Killed  = "killed"  // SIGKILL
@@ -47,10 +47,10 @@ type Event struct {
 	Token uint64                `json:"token,omitempty"` // of Locked
 	Books map[ledger.Rule]int64 `json:"books,omitempty"` // of Read and Written: the values
 	Entry *ledger.Entry         `json:"entry,omitempty"` // of Stored
-	Text  string                `json:"text,omitempty"`  // the error, or what the lab does
+	Text  string                `json:"text,omitempty"`  // the error, or the act of the lab
 }
 
-// A History is what happened in a round, in order of arrival at the lab. It is used by several
+// A History has the events of a round, in order of arrival at the lab. It is used by several
 // goroutines.
 type History struct {
 	mu      sync.Mutex

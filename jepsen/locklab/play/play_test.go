@@ -20,7 +20,7 @@ import (
 	"lockkeeper/jepsen/locklab/system"
 )
 
-// The test program is also that of the clients.
+// The test program is also the clients' program.
 func TestMain(m *testing.M) {
 	if os.Getenv("LOCKLAB_CLIENT") != "" {
 		if err := Client(fakeWays, os.Stdin, os.Stdout); err != nil {
@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	os.Setenv("LOCKLAB_CLIENT", "yes") // what this process starts
+	os.Setenv("LOCKLAB_CLIENT", "yes") // for child processes
 	os.Exit(m.Run())
 }
 
@@ -38,7 +38,7 @@ var fakeWays = []lock.Way{
 	{Name: "sound", System: "fake", Fenced: true, Open: openFake("")},
 	// It lets everybody in.
 	{Name: "open", System: "fake", Broken: true, Open: openFake("open")},
-	// It gives the lock back without looking whose it is.
+	// It gives the lock back without looking at its holder.
 	{Name: "blind-unlock", System: "fake", Broken: true, Open: openFake("blind")},
 	// Its leases never end.
 	{Name: "forever", System: "fake", Broken: true, Open: openFake("forever")},
@@ -260,7 +260,7 @@ func played(t *testing.T, way, fault string) Round {
 	return c.Rounds[0]
 }
 
-// line is the history as one line, without what the lab did to others than clients. Of B and C, the
+// line is the history as one line, without the lab's acts on others than clients. Of B and C, the
 // one that got the lock first is called next, the other one last.
 func line(r Round) string {
 	names := map[string]string{"A": "A", "B": "last", "C": "next"}
@@ -360,7 +360,7 @@ func TestCost(t *testing.T) {
 	}
 }
 
-// A way without servers whose clocks can be set is not played under faults of clocks, and one
+// A way without servers with clocks that can be set is not played under faults of clocks, and one
 // server has no failover.
 func TestSkipped(t *testing.T) {
 	s, err := NewStage(t.Context(), Config{Lease: time.Second, Dir: t.TempDir()}, fakeKind)
@@ -379,8 +379,7 @@ func TestSkipped(t *testing.T) {
 	}
 }
 
-// TestPlan: the same seed is the same plan, another seed another one, and what is planned is what
-// the faults say.
+// TestPlan: the same seed is the same plan, another seed another one, and the plan fits the faults.
 func TestPlan(t *testing.T) {
 	const lease = 2 * time.Second
 	for _, f := range Faults {

@@ -14,8 +14,8 @@ import (
 	"lockkeeper/jepsen/locklab/system"
 )
 
-// recorder is a system whose servers do nothing but note what is done to them. The second one
-// decides, if there are two.
+// recorder is a system of servers that only note the faults that hit them. The second one decides,
+// if there are two.
 type recorder struct {
 	system.System
 	servers []system.Server
@@ -73,8 +73,8 @@ func (s *recorded) write(t *testing.T, text string) {
 	}
 }
 
-// A disk that lies has what it had before A got the lock; those who have the lock stay away, unless
-// there is a replica only.
+// A disk that lies has its contents of before A got the lock; those who have the lock stay away,
+// unless there is a replica only.
 func TestDisk(t *testing.T) {
 	fault, err := FindFault("disk-lies")
 	if err != nil {

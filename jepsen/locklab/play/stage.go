@@ -22,16 +22,16 @@ type Config struct {
 	Client []string
 	// Lease is the lease of most stories.
 	Lease time.Duration
-	// Rounds is how many trios of clients play each story, all at the same time.
+	// Rounds is the number of trios of clients that play each story, all at the same time.
 	Rounds int
-	// Seed is that of the plans.
+	// Seed is the seed of the plans.
 	Seed uint64
-	// Cost is for how long the story without a fault is played; Times how many acquisitions it has
-	// at most, 0 for no bound.
+	// Cost is for how long the story without a fault is played; Times bounds its acquisitions, 0
+	// for no bound.
 	Cost  time.Duration
 	Times int
-	// Servers is how many servers the system has, on a network that can be cut; 0 for as many as it
-	// has by itself, without such a network.
+	// Servers is the number of servers of the system, on a network that can be cut; 0 for its own
+	// number, without such a network.
 	Servers int
 	// Dir is for data and logs.
 	Dir string
@@ -48,9 +48,9 @@ type Stage struct {
 	starts  int             // of the system
 	cases   int             // for names of resources
 	killed  []int           // servers that do not run
-	set     []int           // servers whose clocks are wrong
-	liar    int             // the server whose disk forgets (copyDisk)
-	failed  bool            // the system may not be what it was
+	set     []int           // servers with wrong clocks
+	liar    int             // the server with the forgetful disk (copyDisk)
+	failed  bool            // the system may be damaged
 }
 
 // startPatience is how long servers and clients may take to start, on a busy machine.
@@ -108,7 +108,7 @@ func (s *Stage) Close() error {
 	return err
 }
 
-// A Round is what three clients did.
+// A Round is one play of three clients.
 type Round struct {
 	Plan   Plan           `json:"plan"`
 	Events []Event        `json:"events"`
@@ -123,14 +123,15 @@ type Case struct {
 	Seed               uint64
 	Lease              time.Duration
 	Rounds             []Round
-	// Requests is how many requests of clients the servers answered for each acquisition, without
-	// a fault and with one client, InTurn the same with three; negative if nothing counts them.
+	// Requests is the number of clients' requests that the servers answered for each acquisition,
+	// without a fault and with one client, InTurn the same with three; negative if nothing counts
+	// them.
 	Requests, InTurn float64
 	// Skipped is why the story cannot be played with this system; empty if it was.
 	Skipped string
 }
 
-// Name is what -explain calls the case.
+// Name is the name of the case for -explain.
 func (c *Case) Name() string { return c.Way + "/" + c.Fault }
 
 // Play plays a story. An error means that the lab failed, not the lock.
@@ -249,7 +250,7 @@ func (s *Stage) primary(ctx context.Context) int {
 	return i
 }
 
-// prepare is what has to be done before A gets the lock: servers go down that have to miss it, and
+// prepare makes the preparations before A gets the lock: servers go down that have to miss it, and
 // a disk that will forget it is copied. It returns the servers that come back later.
 func (s *Stage) prepare(ctx context.Context, f Fault, trios []*trio) (away []int, err error) {
 	n := 0
@@ -293,7 +294,7 @@ func (s *Stage) revive(ctx context.Context, i int) error {
 	return err
 }
 
-// hit does what a fault does to servers.
+// hit applies a fault to servers.
 func (s *Stage) hit(ctx context.Context, f Fault, trios []*trio, away []int) error {
 	primary, plan := s.primary(ctx), trios[0].plan
 	server := s.sys.Servers()[primary]
@@ -339,7 +340,7 @@ func (s *Stage) hit(ctx context.Context, f Fault, trios []*trio, away []int) err
 	return nil
 }
 
-// restore makes the system what it was, or starts another one.
+// restore repairs the system, or starts another one.
 func (s *Stage) restore(ctx context.Context) error {
 	for _, i := range slices.Clone(s.killed) {
 		if !s.failed && s.revive(ctx, i) != nil {

@@ -120,7 +120,7 @@ func (t *trio) contend(ctx context.Context) {
 	})
 }
 
-// take is what B and C do. They work for as long as A plays its part, and a little longer, but
+// take is the part of B and C. They work for as long as A plays its part, and a little longer, but
 // never for as long as a lease.
 func (t *trio) take(ctx context.Context, a *agent) error {
 	e, err := a.do(ctx, Command{Do: "lock", Wait: t.patience()})
@@ -209,7 +209,7 @@ func (t *trio) hold(ctx context.Context) {
 	}
 }
 
-// hitA does what a fault does to A and its network. undo ends it.
+// hitA applies a fault to A and its network. undo ends it.
 func (t *trio) hitA(ctx context.Context) (undo func() error, err error) {
 	undo = func() error { return nil }
 	cut := func(how string, out, in bool) {
@@ -251,7 +251,7 @@ func (t *trio) slow(a *agent, by time.Duration) error {
 	return errors.Join(errs...)
 }
 
-// lateReply holds back what the servers send A while it asks for the lock.
+// lateReply holds back the servers' answers to A while it asks for the lock.
 func (t *trio) lateReply(ctx context.Context) error {
 	t.history.Note("A", Broke, "what is sent to it is under way for long")
 	from := t.history.len()
@@ -264,7 +264,7 @@ func (t *trio) lateReply(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// A lock that it gets in its turn, when the others are through, is not what this is about.
+	// A lock that it gets in its turn, when the others are through, does not count.
 	wait, cancel := context.WithTimeout(ctx, t.lease/2)
 	defer cancel()
 	e, err := t.history.await(wait, from, []string{"A"}, ends["lock"])
@@ -336,7 +336,7 @@ func (t *trio) close() error {
 	return errors.Join(errs...)
 }
 
-// round is what happened.
+// round makes the Round.
 func (t *trio) round() Round {
 	r := Round{Plan: t.plan, Events: t.history.Sorted(), Ledger: t.stage.ledger.Entries(t.resource),
 		Broken: strings.Join(t.broken, "; ")}

@@ -15,8 +15,8 @@ import (
 //go:embed preload/clock.c
 var clockSource []byte
 
-// A Clock is the wall clock of a program in C or Java, or of what it starts. Without a C compiler
-// there is none (nil), and the program has the machine's.
+// A Clock is the wall clock of a program in C or Java, and of its child processes. Without a C
+// compiler there is none (nil), and the program has the machine's.
 type Clock struct {
 	library, file string
 }
@@ -37,7 +37,7 @@ func NewClock(dir, name string) *Clock {
 	return c
 }
 
-// Env is what a program needs in its environment.
+// Env has the variables for a program's environment.
 func (c *Clock) Env() []string {
 	if c == nil {
 		return nil

@@ -21,7 +21,7 @@ import (
 
 const etcdMembers = 3
 
-// startEtcd starts members with etcd's defaults. It is a program in Go, whose clock cannot be set.
+// startEtcd starts members with etcd's defaults. It is a program in Go, so its clock cannot be set.
 func startEtcd(ctx context.Context, site Site) (System, error) {
 	n := site.size(etcdMembers)
 	ports, err := freeport.Take(2 * n)

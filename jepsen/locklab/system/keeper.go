@@ -105,7 +105,7 @@ type shared struct {
 
 var clients shared
 
-// acquire builds them for the first system, as far as what they need is installed.
+// acquire builds them for the first system, as far as their requirements are installed.
 func (s *shared) acquire() (err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -179,7 +179,7 @@ func (k *keeper) Failover(ctx context.Context) error {
 	return jepsen.Poll(ctx, 50*time.Millisecond, func() error { _, err := k.Primary(ctx); return err })
 }
 
-// Requests implements System. What clients send includes pings.
+// Requests implements System. The clients' requests include pings.
 func (k *keeper) Requests(ctx context.Context) (sum int64) {
 	for _, m := range k.Members() {
 		text, err := jepsen.FourLetter(ctx, m.ClientAddr, "srvr")

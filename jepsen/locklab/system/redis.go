@@ -17,7 +17,7 @@ import (
 )
 
 // redisServer is a redis-server that writes its log to the disk once a second (appendfsync
-// everysec), which is what Redis advises where data should survive.
+// everysec), as Redis advises where data should survive.
 func redisServer(site Site, i, port int, more ...string) (*program, error) {
 	name, place := fmt.Sprintf("redis-%d", i+1), site.place(i)
 	data := filepath.Join(site.Dir, name)
@@ -103,7 +103,7 @@ func redisAnswer(r *bufio.Reader) (string, error) {
 	return rest, nil
 }
 
-// redisRequests adds up what the servers have processed.
+// redisRequests adds up the requests that the servers have processed.
 func redisRequests(servers []Server) func(context.Context) int64 {
 	return func(ctx context.Context) (sum int64) {
 		for _, s := range servers {
@@ -122,7 +122,7 @@ func redisRequests(servers []Server) func(context.Context) int64 {
 	}
 }
 
-// startRedises starts n servers that know nothing of each other: one, or those of RedLock.
+// startRedises starts n servers that know nothing of each other: one, or the servers of RedLock.
 func startRedises(ctx context.Context, site Site, n int) (System, error) {
 	ports, err := freeport.Take(site.size(n))
 	if err != nil {

@@ -88,7 +88,7 @@ func needs(pkg string, programs ...string) func() error {
 	}
 }
 
-// programs is a system of them; what it can do beyond starting and ending is in the funcs.
+// programs is a system of them; the funcs have its abilities beyond starting and ending.
 type programs struct {
 	servers  []Server // for clients
 	others   []Server // sentinels

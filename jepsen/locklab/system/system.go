@@ -8,20 +8,20 @@ import (
 	"lockkeeper/jepsen"
 )
 
-// ErrClock is the error of a server whose wall clock cannot be set from outside.
+// ErrClock is the error of a server without a wall clock that can be set from outside.
 var ErrClock = errors.New("the wall clock of this server cannot be set")
 
 // A Kind is a kind of system that can be started.
 type Kind struct {
-	// Name is what the ways and the flag -systems call it: "redis", "redis-sentinel", "redis-3",
+	// Name is its name in the ways and in the flag -systems: "redis", "redis-sentinel", "redis-3",
 	// "redis-5", "mariadb", "mariadb-replica", "postgresql", "etcd", "zookeeper", "lockkeeper".
 	Name string
 	// Needs returns an error that names the Debian package if something is not installed.
 	Needs func() error
 	// Start starts the servers and returns when they serve. Ports are free ones.
 	Start func(ctx context.Context, site Site) (System, error)
-	// Cuts are how many servers can be cut off from how many others, with the site's Places; none
-	// if the system has but one server, or is another size of a kind that has them.
+	// Cuts are the possible sizes of the two sides of a cut, with the site's Places; none if the
+	// system has but one server, or is another size of a kind that has them.
 	Cuts [][2]int
 }
 
@@ -29,14 +29,14 @@ type Kind struct {
 type Site struct {
 	// Dir, an empty directory, is for data and logs.
 	Dir string
-	// Lease is what servers must know of it (the least session timeout); 0 for nothing.
+	// Lease is the lease for the servers' settings (the least session timeout); 0 for none.
 	Lease time.Duration
-	// Places are a place for each server, whose links to the others can be cut; with none all
+	// Places are a place for each server, with links to the others that can be cut; with none all
 	// servers, as many as the kind has, are on the loopback interface.
 	Places []jepsen.Place
 }
 
-// size is how many servers are started, if the kind has n.
+// size is the number of servers to start, if the kind has n.
 func (s Site) size(n int) int {
 	if s.Places != nil {
 		return len(s.Places)
@@ -64,8 +64,8 @@ type System interface {
 	// the primary's death, and returns when it serves. Systems that do it by themselves wait for
 	// it.
 	Failover(ctx context.Context) error
-	// Requests is how many requests of clients all servers have answered since they started, for
-	// the cost of one acquisition; -1 if nothing counts them.
+	// Requests is the number of clients' requests that all servers have answered since they
+	// started, for the cost of one acquisition; -1 if nothing counts them.
 	Requests(ctx context.Context) int64
 	// Close kills everything that was started.
 	Close() error

@@ -128,8 +128,8 @@ func excludes(t *testing.T, w lock.Way, addrs []string) {
 	}
 }
 
-// stores writes data that the system itself has, which refuses what was made of an old version, or
-// comes from who does not hold the lock any more.
+// stores writes data that the system itself has, which refuses data of an old version, or of a
+// client that does not hold the lock any more.
 func stores(t *testing.T, w lock.Way, addrs []string) {
 	c := open(t, w, addrs, "store")
 	defer c.Close()
@@ -322,8 +322,8 @@ func lockOnce(t *testing.T, w lock.Way, addrs []string, what string) {
 	}
 }
 
-// The two twins of a Redis lock do what their bugs are for: once the lease of a holder that does
-// not answer is over, its release opens the lock of the next one, or its renewal takes it away.
+// The bugs of the two twins of a Redis lock take effect: once the lease of a holder that does not
+// answer is over, its release opens the lock of the next one, or its renewal takes it away.
 // (TestBrief has the impatient twin of every lock.)
 func TestTwinsBreak(t *testing.T) {
 	kinds := system.Kinds()
@@ -372,7 +372,7 @@ func TestTwinsBreak(t *testing.T) {
 	}
 }
 
-// Names are what people type; each way needs a system that there is.
+// Names are typed by people; each way needs an existing system.
 func TestNames(t *testing.T) {
 	var names []string
 	for _, w := range ways.All() {

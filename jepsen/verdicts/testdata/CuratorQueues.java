@@ -18,7 +18,7 @@ import org.apache.curator.retry.RetryNTimes;
 public class CuratorQueues {
     static CuratorFramework client;
 
-    // What the loop of an acquire does: it sorts the children, and asks its driver about its node.
+    // The loop of an acquire: it sorts the children, and asks its driver about its node.
     static boolean gets(InterProcessMutex lock, String node) throws Exception {
         Field field = InterProcessMutex.class.getDeclaredField("internals");
         field.setAccessible(true);

@@ -261,7 +261,7 @@ public class Worker {
         } catch (IllegalMonitorStateException | IllegalArgumentException e) {
             reply = "fail " + e.getClass().getSimpleName() + " " + e.getMessage();
         } catch (Exception e) {
-            // What Curator lets through after all its retries: nobody knows.
+            // Curator gives up after all its retries: the outcome is unknown.
             e.printStackTrace();
             reply = "info " + e.getClass().getSimpleName() + " " + e.getMessage();
         }

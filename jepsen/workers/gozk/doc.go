@@ -4,6 +4,6 @@
 //
 //	gozk HARNESS NAME SERVERS SESSION_TIMEOUT_MS
 //
-// It does what the harness tells it over TCP; the protocol is described in the
-// documentation of the package lockkeeper/jepsen.
+// It takes commands of the harness over TCP; the protocol is described in the documentation of the
+// package lockkeeper/jepsen.
 package main

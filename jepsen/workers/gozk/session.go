@@ -15,7 +15,7 @@ import (
 	"lockkeeper/recipes"
 )
 
-// session is the worker's one connection, and what it told about itself.
+// session is the worker's one connection, with its last report.
 type session struct {
 	conn    *zk.Conn
 	recipes *recipes.Session // over the same connection
@@ -25,9 +25,9 @@ type session struct {
 	session int64         // the id of the newest session
 }
 
-// connect starts the client library. report gets the connection's events as
-// the harness wants them. The timeout must be one that the servers grant as
-// it is: go-zookeeper does not tell what they made of it.
+// connect starts the client library. report gets the connection's events as the harness wants them.
+// The timeout must be one that the servers grant as it is: go-zookeeper does not show the granted
+// one.
 func connect(servers []string, timeout time.Duration, report func(string)) (*session, error) {
 	s := &session{ready: make(chan struct{})}
 	connected := false // only the library's own goroutine uses it

@@ -47,15 +47,15 @@ func (l *zkLock) release(ctx context.Context) error {
 	l.token.Store(0)
 	err := l.session.retry(ctx, l.lock.Unlock)
 	if errors.Is(err, zk.ErrNoNode) {
-		// An Unlock whose reply was lost, or the session has ended. The library
-		// still believes that it has the lock.
+		// An Unlock with a lost reply, or the session has ended. The library still believes that it
+		// has the lock.
 		l.lock = zk.NewLock(l.session.conn, l.path, zk.WorldACL(zk.PermAll))
 		return nil
 	}
 	return err
 }
 
-// check knows only what the library knows: nothing.
+// check knows no more than the library: nothing.
 func (l *zkLock) check() (bool, int64) {
 	token := l.token.Load()
 	return token != 0, token
@@ -85,7 +85,7 @@ func (l *zkLock) mine(ctx context.Context) (node string, stat *zk.Stat, err erro
 	return node, stat, err
 }
 
-// removeMine deletes what a failed Lock left behind.
+// removeMine deletes the node of a failed Lock.
 func (l *zkLock) removeMine(ctx context.Context) error {
 	// The create may have reached another member than the one that answers
 	// now: catch up with it first.

@@ -238,7 +238,7 @@ class Worker:
             else:
                 kind, text = "fail", "unknown command " + verb
         except KazooException as e:
-            # What kazoo lets through after all its retries: nobody knows.
+            # kazoo gives up after all its retries: the outcome is unknown.
             kind, text = "info", "%s %s" % (type(e).__name__, e)
         except Exception as e:
             logging.exception("%s %s", verb, args)

@@ -53,7 +53,7 @@ func dial(c lock.Config) (*clientv3.Client, error) {
 	return e, nil
 }
 
-// begin opens a session. The context is not that of the session, which would end with it.
+// begin opens a session. The session does not use the context, with which it would end.
 func (c *client) begin(ctx context.Context) error {
 	lease, err := c.etcd.Grant(ctx, int64(c.ttl))
 	if err == nil {
@@ -65,7 +65,7 @@ func (c *client) begin(ctx context.Context) error {
 	return nil
 }
 
-// prefix is what the keys of a resource's lock begin with.
+// prefix is the prefix of the keys of a resource's lock.
 func prefix(resource string) string { return "/locks/" + resource }
 
 // Lock implements lock.Client.

@@ -1,7 +1,7 @@
 // Package keeper has the locks in ZooKeeper and lockkeeper: Curator's InterProcessMutex and kazoo's
-// Lock, unmodified, each in a process of its own language, and the Mutex of lockkeeper/recipes.
-// What a program is told is what the documentation of each library says to listen to: with Curator
-// and kazoo that the connection is suspended, with recipes that the grant is lost.
+// Lock, unmodified, each in a process of its own language, and the Mutex of lockkeeper/recipes. A
+// program hears of the event that the documentation of its library names: with Curator and kazoo
+// that the connection is suspended, with recipes that the grant is lost.
 //
 // Chubby's lock-delay is the recipe's LockDelay. Its sequencers can be checked in two ways:
 // compared with the newest that the resource has seen (the fence), or by asking the servers

@@ -203,8 +203,8 @@ func (w *worker) Lock(ctx context.Context, resource string) (lock.Held, error) {
 	if deadline, ok := ctx.Deadline(); ok {
 		wait = strconv.FormatInt(max(1, time.Until(deadline).Milliseconds()), 10)
 	}
-	// What the library says of its connection after it has got the lock, or has said before if it
-	// is not connected then, is about this lock.
+	// The library's reports about its connection after it has got the lock, or the last one before
+	// if it is not connected then, are about this lock.
 	h := &heldByWorker{worker: w, resource: resource, thread: "locker", lost: make(chan struct{})}
 	from := 0
 	r, err := w.process.DoSeen(ctx, func(jepsen.Reply) { from = sinceConnected(w.history.Ops()) }, h.thread, "acquire",

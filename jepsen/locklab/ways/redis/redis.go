@@ -123,7 +123,7 @@ func retry(ctx context.Context, try func() (bool, error)) error {
 
 var errNotHeld = errors.New("the lock was not held any more")
 
-// silent is a lock whose holder is told nothing.
+// silent is a lock without a notice of its loss.
 type silent struct{}
 
 // Token implements lock.Held.
@@ -189,7 +189,7 @@ type heldKey struct {
 	key, value string
 }
 
-// renew is the bug of a twin: it never stops, and does not look whose lock it is.
+// renew is the bug of a twin: it never stops, and does not look at the holder.
 func (h *heldKey) renew() {
 	for range time.Tick(h.client.lease / 3) {
 		ctx, cancel := context.WithTimeout(context.Background(), replyPatience)

@@ -3,5 +3,5 @@
 //
 // A version that is compared at the update (optimistic locking) is not among them: it lets
 // everybody in and refuses late writes, so it is a fence, and the column "fenced" of the others
-// shows what it does.
+// shows its effect.
 package sql

@@ -28,7 +28,7 @@ func Ways() []lock.Way {
 // spin is how long somebody who did not get a lock waits before the next try.
 const spin = 25 * time.Millisecond
 
-// nobody is what Lost returns where nobody ever tells.
+// nobody is the result of Lost where nothing reports a loss.
 type silent struct{}
 
 // Token implements lock.Held.
@@ -203,7 +203,7 @@ func (r *row) Unlock(ctx context.Context) error {
 	})
 }
 
-// getLock is a client of GET_LOCK, whose locks belong to a connection.
+// getLock is a client of GET_LOCK. Its locks belong to a connection.
 type getLock struct {
 	db   *sql.DB
 	conn *sql.Conn
@@ -232,7 +232,7 @@ func (g *getLock) Lock(ctx context.Context, resource string) (lock.Held, error) 
 		if ctx.Err() != nil {
 			return nil, errors.Join(ctx.Err(), err)
 		}
-		if err != nil { // the connection is gone, and with it what it held
+		if err != nil { // the connection is gone, and with it its locks
 			_ = g.conn.Close()
 			time.Sleep(spin)
 			if conn, e := g.db.Conn(ctx); e == nil {

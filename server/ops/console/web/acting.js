@@ -1,5 +1,5 @@
-// The dialogue in which an act is confirmed: it says what will happen, wants the name typed, and
-// shows what the member answered.
+// The dialogue in which an act is confirmed: it announces the effect, wants the name typed, and
+// shows the member's answer.
 
 import { h, patch } from "./dom.js";
 import { count, plural, visible } from "./format.js";
@@ -98,7 +98,8 @@ function facts(done) {
   return words.length ? h("p", { class: "soft" }, words.join(" ")) : null;
 }
 
-// holderSees is what the holder's library makes of the deletion of its node (docs/guarantees.md).
+// holderSees is the reaction of the holder's library to the deletion of its node
+// (docs/guarantees.md).
 function holderSees(c) {
   const token = c.token ? ` Its late writes carry the token ${c.token}: only a resource that checks tokens refuses them.` : "";
   if (c.library === "lockkeeper") {

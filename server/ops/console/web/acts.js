@@ -1,4 +1,4 @@
-// Acts: what a super user may do. The credentials stay in the memory of this page.
+// Acts of a super user. The credentials stay in the memory of this page.
 
 import { h } from "./dom.js";
 import { visible } from "./format.js";

@@ -1,4 +1,4 @@
-// The page: which view is shown, where it reads, and what is said around it.
+// The page: which view is shown, where it reads, and the messages around it.
 
 import { h, patch } from "./dom.js";
 import { Live } from "./live.js";
@@ -30,7 +30,7 @@ function contentWidth() {
 
 const live = new Live(() => draw());
 
-// What views get: the connection, the parameters in the page's address, and a few functions.
+// Arguments of views: the connection, the parameters in the page's address, and a few functions.
 const app = {
   live,
   name: "", params: {}, local: {},
@@ -39,7 +39,7 @@ const app = {
   now: () => live.now(),
   draw, say, go, link,
   acting: null,
-  // identify asks the member what these credentials permit.
+  // identify asks the member for the rights of these credentials.
   async identify() {
     try { app.whoami = await live.get("whoami"); } catch (err) { app.whoami = { error: err.message }; }
     draw();
@@ -134,7 +134,7 @@ function freshness() {
     live.beat ? h("span", { class: "soft at" }, time(live.beat.at, app.now()), " ", zone(app.now())) : null);
 }
 
-// banner says what is wrong with what is shown, if something is.
+// banner warns of a view that is stale or incomplete.
 function banner() {
   const member = live.beat ? `Member ${live.beat.member}` : "The member";
   if (live.status === "cut") {
@@ -149,11 +149,11 @@ function banner() {
   return [];
 }
 
-// --- What a screen reader is told
+// --- The screen reader
 
 let saidStatus = "connecting", saidTrouble = null, saidTroubleMs = -Infinity;
 
-// say has a screen reader say a sentence when it has finished what it says.
+// say has a screen reader say a sentence after the present one.
 function say(text) {
   const box = document.getElementById("said");
   if (box.textContent !== text) box.textContent = text;

@@ -1,4 +1,5 @@
-// The cluster: who leads, who makes the majority, how many may still fail, and what each member has.
+// The cluster: who leads, who makes the majority, the number that may still fail, and the figures
+// of each member.
 
 import { h } from "./dom.js";
 import { bytes, count, dash, duration, millis, plural, time, visible } from "./format.js";
@@ -22,7 +23,7 @@ export function render(app) {
   ];
 }
 
-// summary says in sentences what the picture shows.
+// summary describes the picture in sentences.
 function summary(v) {
   if (v.standalone) return "This member is alone: there is no other one that could continue without it.";
   const leads = v.leader ? `Member ${v.leader} leads, in term ${v.term}. ` : "No member leads. ";
@@ -140,7 +141,8 @@ function name(m) {
 // pausedMuch is from which part of the time on it is bad that a member did not run.
 const pausedMuch = 0.02;
 
-// pauses is during what part of the last minutes a member did not run: stopped, or without a processor.
+// pauses is the part of the last minutes in which a member did not run: stopped, or without a
+// processor.
 function pauses(m) {
   if (m.pausedPart == null) return dash;
   const words = `${m.pausedPart < 0.001 ? "0" : (m.pausedPart * 100).toFixed(m.pausedPart < 0.1 ? 1 : 0)} %, ${millis(m.pauseMaxMs)}`;

@@ -1,5 +1,5 @@
 // A virtual DOM of one page: h describes an element, patch makes a container show a list of such
-// descriptions and changes only what differs, so that focus, selection and scroll positions stay
+// descriptions and changes only the differences, so that focus, selection and scroll positions stay
 // when live data arrive. Text always becomes a text node: no string is ever parsed as HTML.
 
 const SVG = "http://www.w3.org/2000/svg";
@@ -86,7 +86,7 @@ function setProp(el, name, value, was) {
     for (const p in was ?? {}) if (!value || !(p in value)) el.style.removeProperty(p);
     for (const p in value ?? {}) if (!was || was[p] !== value[p]) el.style.setProperty(p, value[p]);
   } else if (asProperty.has(name)) {
-    // A field in which a person is typing keeps what it has.
+    // A field in which a person is typing keeps its text.
     if (value === was || (name === "value" && el.tagName === "INPUT" && el === document.activeElement)) return;
     el[name] = value ?? (name === "value" ? "" : false);
   } else if (value === was) {

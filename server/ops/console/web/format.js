@@ -2,7 +2,7 @@
 
 const grouped = new Intl.NumberFormat("en-US");
 
-// dash stands for what is not known.
+// dash stands for an unknown value.
 export const dash = "–";
 
 export function count(n) {
@@ -61,7 +61,7 @@ export function zone(now = Date.now()) {
   return `UTC${minutes < 0 ? "−" : "+"}${two(Math.floor(size / 60))}:${two(size % 60)}`;
 }
 
-// session shortens a session's id to what tells it from others.
+// session shortens a session's id to the part that differs from others.
 export function session(id) {
   return id && id.length > 12 ? `${id.slice(0, 5)}…${id.slice(-5)}` : id || dash;
 }
@@ -86,7 +86,7 @@ export function decode(base64) {
   return out;
 }
 
-// text reads bytes as UTF-8; what is none becomes U+FFFD.
+// text reads bytes as UTF-8; other bytes become U+FFFD.
 export function text(data) {
   return new TextDecoder().decode(data);
 }

@@ -42,7 +42,7 @@ export class Live {
     addEventListener("pageshow", (e) => { if (e.persisted) this.open(); });
   }
 
-  // current says whether the view answers what is wanted now, not what was before.
+  // current says whether the view answers the present request, not an earlier one.
   current() { return this.view !== null && this.viewOf === this.want; }
 
   // now is the member's clock, in ms since 1970.
@@ -171,7 +171,7 @@ export class Live {
     }
   }
 
-  // settle notes what every answer says of the member that made it.
+  // settle notes the fields of every answer about the member that made it.
   settle(head) {
     if (head.at) {
       const off = Date.parse(head.at) - Date.now();
@@ -208,7 +208,7 @@ async function answer(response) {
   throw err;
 }
 
-// utf8AsLatin1 makes a header's value of any text: its bytes are those of UTF-8.
+// utf8AsLatin1 makes a header's value of any text: its bytes are the text in UTF-8.
 function utf8AsLatin1(text) {
   return Array.from(new TextEncoder().encode(text), (b) => String.fromCharCode(b)).join("");
 }

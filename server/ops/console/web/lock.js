@@ -117,7 +117,7 @@ function marks(c) {
     c.mayIgnore?.length ? h("span", { class: "soft" }, ` may not wait for ${c.mayIgnore.map(visible).join(", ")}`) : null];
 }
 
-// data shows the start of what the contender wrote, if it says something.
+// data shows the start of the contender's data, if there is text.
 function data(c) {
   if (!c.data || c.data.bytes === 0 || c.note || c.who) return null;
   if (c.data.is === "binary") return h("span", { class: "soft" }, ` ${bytes(c.data.bytes)} of data`);

@@ -35,7 +35,7 @@ function goTo(app, path) {
     h("button", { type: "submit", class: "button" }, "Go"));
 }
 
-// --- What is read
+// --- Requests
 
 function parents(path) {
   const out = ["/"];

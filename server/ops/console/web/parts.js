@@ -71,7 +71,7 @@ export function pager({ offset, limit, matched, label, onPage }) {
     h("button", { ...to(last), "aria-label": "Last page" }, "Last »"));
 }
 
-// search is a field whose text becomes a parameter of the page a moment after the last key.
+// search is a field; its text becomes a parameter of the page a moment after the last key.
 export function search(app, { name, label, placeholder }) {
   return h("label", { class: "search" }, h("span", {}, label), h("input", {
     type: "search", name, placeholder, value: app.params[name] ?? "", autocomplete: "off", spellcheck: "false",
@@ -127,7 +127,7 @@ export const troubleNames = {
 // toneOf is how bad a trouble is.
 export const toneOf = (kind) => (kind === "deadlock" || kind === "twoHolders" ? "bad" : "doubt");
 
-// sortedBy remembers what a list is sorted by in the page's address.
+// sortedBy keeps the sort order of a list in the page's address.
 export function sortedBy(app, sort, order) {
   app.go(app.name, { ...app.params, sort, order, offset: 0 }, true);
 }

@@ -1,5 +1,5 @@
-// The colour scheme: that of the system, or the one chosen with the switch. This runs before the
-// page is drawn, so that a dark page does not begin with a white flash. It is no module for that.
+// The colour scheme: the system's, or the one chosen with the switch. This runs before the page is
+// drawn, so that a dark page does not begin with a white flash. It is no module for that.
 "use strict";
 (() => {
   const root = document.documentElement;

@@ -1,4 +1,4 @@
-// One session: its connection, what it holds and waits for, its ephemerals and watches.
+// One session: its connection, the locks that it holds and waits for, its ephemerals and watches.
 
 import { h } from "./dom.js";
 import { bytes, count, dash, millis, time, visible } from "./format.js";

@@ -1,4 +1,4 @@
-// All sessions: a table in pages, as that of the locks.
+// All sessions: a table in pages, like the locks'.
 
 import { h } from "./dom.js";
 import { count, dash, millis, plural, time, visible } from "./format.js";

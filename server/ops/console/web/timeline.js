@@ -1,4 +1,4 @@
-// The picture of a lock's history: holders as bars, those who waited below, and how many waited.
+// The picture of a lock's history: holders as bars, the waiters below, and their number.
 
 import { h } from "./dom.js";
 import { count, duration, plural, session as shortSession, visible } from "./format.js";
@@ -12,7 +12,7 @@ function hue(hues, id) {
   return `c${hues.get(id)}`;
 }
 
-// lanes puts intervals into as few rows as they need, at most `most`; what does not fit is left out.
+// lanes puts intervals into as few rows as they need, at most `most`; the rest is left out.
 function lanes(intervals, most) {
   const ends = [];
   const placed = [];
@@ -28,7 +28,7 @@ function lanes(intervals, most) {
 
 const ms = (at) => Date.parse(at);
 
-// drawTimeline draws what an answer of history and the present queue say of the last minutes.
+// drawTimeline draws the last minutes of an answer of history and of the present queue.
 export function drawTimeline({ answer, queue, now, minutes, width, hues }) {
   const from = now - minutes * 60_000, span = now - from;
   const x = (t) => Math.max(0, Math.min(width, ((t - from) / span) * width));
@@ -66,7 +66,7 @@ function waitsOf(answer, queue, now) {
   return out;
 }
 
-// nameOf is what a contender is known by.
+// nameOf is the name of a contender.
 const nameOf = (c) => [c.who || c.note, c.address, shortSession(c.session)].filter(Boolean).map(visible).join(" · ");
 
 function label(x, y, words) {
@@ -109,7 +109,7 @@ function bar(p, top, x, hues) {
     h("title", {}, `${nameOf(e)}: held for ${held}, ${e.end ?? "goes on"}`));
 }
 
-// curve is how many waited, as steps.
+// curve is the number of waiters, as steps.
 function curve(points, top, x, now, width, from) {
   let start = 0;
   for (const [t, n] of points) if (t <= from) start = n;
@@ -122,7 +122,7 @@ function curve(points, top, x, now, width, from) {
     label(0, top - 3, `waiters, at most ${count(Math.max(start, ...inside.map(([, n]) => n), 0))}`));
 }
 
-// describe says in words what the picture shows; the tables below have all of it.
+// describe describes the picture in words; the tables below have all of it.
 function describe(answer, placed, queue, minutes) {
   const waiting = queue.filter((c) => !c.held && !c.mayHold).length;
   const open = placed.filter((p) => !p.e.toAt).length;

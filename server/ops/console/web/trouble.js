@@ -1,4 +1,4 @@
-// What is wrong with the locks: deadlocks first, drawn; then the rest, each with what it means.
+// The trouble of the locks: deadlocks first, drawn; then the rest, each with its meaning.
 
 import { h } from "./dom.js";
 import { count, dash, duration, millis, plural, time, visible } from "./format.js";
