@@ -17,15 +17,17 @@ var layered = []string{"quorum", "session"}
 func TestFilesAreLayered(t *testing.T) {
 	for _, dir := range layered {
 		arrows := fileArrows(packages(t)[dir])
-		for found := true; found; { // takes the lowest files away
-			found = false
-			for file, below := range arrows {
+		for found := true; found; { // takes the lowest and the highest files away
+			used := make(map[string]bool)
+			for _, below := range arrows {
 				maps.DeleteFunc(below, func(to, _ string) bool { return arrows[to] == nil })
-				if len(below) == 0 {
-					delete(arrows, file)
-					found = true
+				for to := range below {
+					used[to] = true
 				}
 			}
+			before := len(arrows)
+			maps.DeleteFunc(arrows, func(file string, below map[string]string) bool { return len(below) == 0 || !used[file] })
+			found = len(arrows) < before
 		}
 		for _, file := range slices.Sorted(maps.Keys(arrows)) {
 			for to, name := range arrows[file] {
