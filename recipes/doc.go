@@ -1,8 +1,9 @@
 // Package recipes has locks, elections, barriers, queues, counters and groups for Go programs, on
 // lockkeeper or on ZooKeeper. It is a client-side library over github.com/go-zookeeper/zk; it never
 // imports a package of the server, and it never reports a lock as held that it cannot prove. Begin
-// reading with Mutex in mutex.go, then place.go (the queue that all locks share), lease.go (the
-// proof that a session lives) and grant.go.
+// reading with Mutex in mutex.go, then place.go (the queue that all locks share), node.go (a
+// contender's node), link.go (the connection), lease.go (the proof that a session lives) and
+// grant.go.
 //
 //	session, err := recipes.Connect(recipes.Config{Servers: []string{"localhost:2181"}})
 //	...

@@ -173,14 +173,7 @@ func (m *Mutex) Handle() *Handle {
 
 // Handle returns a new handle, which holds nothing yet.
 func (m *RWMutex) Handle() *RWHandle {
-	acquire := func(ctx context.Context, kind Kind, wait bool) (*Grant, error) {
-		base := writeName
-		if kind == KindRead {
-			base = readName
-		}
-		return acquireQueued(ctx, m.s, m.path, base, kind, m.opts, wait)
-	}
-	return &RWHandle{Handle{path: m.path, turn: make(chan struct{}, 1), acquire: acquire}}
+	return &RWHandle{Handle{path: m.path, turn: make(chan struct{}, 1), acquire: m.acquire}}
 }
 
 // Path returns the path of the lock.

@@ -42,12 +42,12 @@ func (m *RWMutex) Path() string { return m.path }
 
 // Lock waits until the lock is held for writing; see [Mutex.Lock].
 func (m *RWMutex) Lock(ctx context.Context) (*Grant, error) {
-	return acquireQueued(ctx, m.s, m.path, writeName, KindWrite, m.opts, true)
+	return m.acquire(ctx, KindWrite, true)
 }
 
 // TryLock acquires the lock for writing if nobody holds it or waits for it; see [Mutex.TryLock].
 func (m *RWMutex) TryLock(ctx context.Context) (*Grant, error) {
-	return acquireQueued(ctx, m.s, m.path, writeName, KindWrite, m.opts, false)
+	return m.acquire(ctx, KindWrite, false)
 }
 
 // RLock waits until the lock is held for reading; see [Mutex.Lock].
@@ -55,12 +55,20 @@ func (m *RWMutex) TryLock(ctx context.Context) (*Grant, error) {
 // The tokens of readers that read at the same time differ, and say nothing of their order; but each
 // is larger than every earlier writer's.
 func (m *RWMutex) RLock(ctx context.Context) (*Grant, error) {
-	return acquireQueued(ctx, m.s, m.path, readName, KindRead, m.opts, true)
+	return m.acquire(ctx, KindRead, true)
 }
 
 // TryRLock acquires the lock for reading if no writer holds it or waits for it.
 func (m *RWMutex) TryRLock(ctx context.Context) (*Grant, error) {
-	return acquireQueued(ctx, m.s, m.path, readName, KindRead, m.opts, false)
+	return m.acquire(ctx, KindRead, false)
+}
+
+func (m *RWMutex) acquire(ctx context.Context, kind Kind, wait bool) (*Grant, error) {
+	base := writeName
+	if kind == KindRead {
+		base = readName
+	}
+	return acquireQueued(ctx, m.s, m.path, base, kind, m.opts, wait)
 }
 
 // RLocker returns the lock for reading as a [Locker].

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"lockkeeper/cmd/lockkeeper/internal/guard"
+	"lockkeeper/cmd/lockkeeper/internal/timerslack"
 )
 
 // Exit statuses; see doc.go.
@@ -39,7 +40,7 @@ func main() {
 	}
 	signals := make(chan os.Signal, 2)
 	if _, ok := serveArgs(os.Args[1:]); ok {
-		setTimerSlack()
+		timerslack.Set()
 		if !signal.Ignored(syscall.SIGHUP) { // nohup(1) has it ignored
 			signal.Notify(signals, syscall.SIGHUP)
 		}

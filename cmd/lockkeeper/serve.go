@@ -18,6 +18,7 @@ import (
 	"strings"
 	"time"
 
+	"lockkeeper/cmd/lockkeeper/internal/timerslack"
 	"lockkeeper/internal/clock"
 	"lockkeeper/server"
 	"lockkeeper/server/datadir"
@@ -30,10 +31,6 @@ const shutdownTimeout = 5 * time.Second
 // replacePause is the shortest time between two starts that are to set files aside. Damage that
 // comes back earlier was not in the files, and ends the process.
 const replacePause = time.Minute
-
-// timerSlackVariable, set to anything, keeps the timer slack that the process was started with. A
-// member sets it for itself when it has set its slack.
-const timerSlackVariable = "LOCKKEEPER_TIMER_SLACK"
 
 type serveCommand struct {
 	clientAddr, dataDir, logLevel, logFormat string
@@ -133,7 +130,7 @@ func (c *serveCommand) run(e env, args []string) error {
 		debug.SetMemoryLimit(int64(cfg.WithDefaults().MaxMemory))
 	}
 	cfg.Logger = slog.New(c.logHandler(e.stderr, level))
-	cfg.Logger.Debug("timers may be late", "slack", timerSlack())
+	cfg.Logger.Debug("timers may be late", "slack", timerslack.Current())
 	if file := os.Getenv(testClockEnv); file != "" {
 		cfg.Machine.Now = testClock(file)
 	}

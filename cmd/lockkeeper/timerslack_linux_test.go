@@ -7,6 +7,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"lockkeeper/cmd/lockkeeper/internal/timerslack"
 )
 
 // slacksOf are the timer slacks of all threads of a process, in ns, each once.
@@ -35,14 +37,14 @@ func slacksOf(t *testing.T, pid int) map[string]bool {
 // started, unless the environment says otherwise.
 func TestTimerSlack(t *testing.T) {
 	for variable, want := range map[string]string{"": "1000000", "default": "50000"} {
-		t.Setenv(timerSlackVariable, variable)
+		t.Setenv(timerslack.Variable, variable)
 		p := start(t, "", "serve", "-client-address", "127.0.0.1:0", "-data-dir", t.TempDir(), "-log-level", "debug")
 		p.line() // it serves
 		if got := slacksOf(t, p.Process.Pid); len(got) != 1 || !got[want] {
-			t.Errorf("%s=%q: the slacks of the threads are %v ns, want %s", timerSlackVariable, variable, got, want)
+			t.Errorf("%s=%q: the slacks of the threads are %v ns, want %s", timerslack.Variable, variable, got, want)
 		}
 		if text := p.stderr.String(); strings.Contains(text, "slack=1ms") != (variable == "") {
-			t.Errorf("%s=%q: the log says: %s", timerSlackVariable, variable, text)
+			t.Errorf("%s=%q: the log says: %s", timerslack.Variable, variable, text)
 		}
 	}
 }

@@ -69,8 +69,9 @@ const imports = `
 	bench:                 wire internal/zkconn internal/cputime
 	jepsen/compare/floor:   wire
 	jepsen/compare:         bench jepsen jepsen/compare/floor recipes wire internal/freeport internal/zkconn go.etcd.io/etcd/client/v3 go.etcd.io/etcd/client/v3/concurrency go.uber.org/zap
-	cmd/lockkeeper:        server server/datadir server/offline server/ops server/ops/admin server/secure/certs server/zoocfg server/secure locknode recipes bench cmd/lockkeeper/internal/guard internal/clock github.com/go-zookeeper/zk github.com/spf13/cobra golang.org/x/sys/unix golang.org/x/term
+	cmd/lockkeeper:        server server/datadir server/offline server/ops server/ops/admin server/secure/certs server/zoocfg server/secure locknode recipes bench cmd/lockkeeper/internal/guard cmd/lockkeeper/internal/timerslack internal/clock github.com/go-zookeeper/zk github.com/spf13/cobra golang.org/x/term
 	cmd/lockkeeper/internal/guard: golang.org/x/sys/unix golang.org/x/term
+	cmd/lockkeeper/internal/timerslack: golang.org/x/sys/unix
 
 	# The clients' side knows no package of the server.
 	recipes:               locknode github.com/go-zookeeper/zk
@@ -176,7 +177,7 @@ const testImports = `
 	server/secure:         internal/testcert
 	server:                zkdata session/sasl internal/cputime internal/simnet internal/simdisk internal/freeport internal/testcert github.com/hashicorp/raft
 	server/ops/console:    session server/zoocfg
-	cmd/lockkeeper:        wire zkdata session/sasl internal/freeport internal/testcert
+	cmd/lockkeeper:        wire zkdata session/sasl internal/freeport internal/testcert golang.org/x/sys/unix
 	jepsen/simtest:        internal/simnet internal/simdisk jepsen/mutant internal/clock server server/ops/admin quorum quorum/peer quorum/raftnet quorum/store znode wire
 	                       recipes jepsen jepsen/workload github.com/go-zookeeper/zk github.com/hashicorp/raft
 `

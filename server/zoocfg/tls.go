@@ -40,7 +40,7 @@ type tlsLoader struct {
 	minVersion, maxVersion [len(sslPrefixes)]uint16 // of ssl.protocol
 	tls13                  [len(sslPrefixes)]bool   // some of ssl.ciphersuites
 	cert, key, ca, crl     string                   // tls.*
-	x509                   property                 // authProvider.N with X509AuthenticationProvider
+	x509                   property                 // authProvider.N, X509AuthenticationProvider
 }
 
 // side is the part that the keys of a side fill.
