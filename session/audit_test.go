@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"lockkeeper/wire"
+	"lockkeeper/znode"
 )
 
 // auditor keeps the records, each as one line.
@@ -78,6 +79,26 @@ func TestChangesAreAudited(t *testing.T) {
 		time.Sleep(time.Minute) // of the bubble: the session expires
 		a.expect(t, " "+auditExpiry+" /e-0000000001 success")
 	})
+}
+
+// The last unanswered write of a connection that has ended is forgotten when it is applied, even if
+// the connection ends in the same moment.
+func TestUnansweredWritesAreForgotten(t *testing.T) {
+	for _, here := range []bool{true, false} {
+		var trail auditTrail
+		trail.init(&auditor{}, new(Auth))
+		trail.left(1, 2, 7)
+		for _, test := range []struct {
+			seq, generation uint64
+			sent            bool
+			left            int
+		}{{6, 1, here, 1}, {6, 2, true, 1}, {7, 2, true, 0}, {8, 2, here, 0}} {
+			c := &znode.Command{Session: 1, Generation: test.generation, Seq: test.seq}
+			if got := trail.sentHere(c, here); got != test.sent || len(trail.unanswered) != test.left {
+				t.Errorf("connected: %t, %+v: sent here: %t, %d remembered", here, test, got, len(trail.unanswered))
+			}
+		}
+	}
 }
 
 // A multi has a record for each part that has changed something, or one that says that it failed.

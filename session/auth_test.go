@@ -76,7 +76,7 @@ func TestIdentitiesTravelOnce(t *testing.T) {
 		r.setHold(false)
 		c.expect("1 InvalidACL", "2 Ok", "3 Ok", "4 Ok", "5 Ok", "6 Ok", "7 Ok", "8 Ok")
 
-		// What another connection of the session shows is its own.
+		// Another connection of the session has identities of its own.
 		again, err := connect(t, m, c.reattach())
 		if err != nil || again.s == nil {
 			t.Fatal(err)

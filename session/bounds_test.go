@@ -32,8 +32,8 @@ func multiOf(n int, op wire.Op, r wire.Record) wire.MultiRequest {
 	return m
 }
 
-// What would cost the members more than the limits allow is answered at its place in the session's
-// order and never proposed, and so is what is certain to be refused.
+// A request that would cost the members more than the limits allow is answered at its place in the
+// session's order and never proposed, and so is one that is certain to be refused.
 //
 // Defends: C9.
 func TestWhatIsBeyondTheBoundsStaysOutOfTheLog(t *testing.T) {
@@ -79,7 +79,7 @@ func TestWhatIsBeyondTheBoundsStaysOutOfTheLog(t *testing.T) {
 	}
 }
 
-// What is just within the bounds is applied, and what is refused is counted.
+// A request just within the bounds is applied, and a refused one is counted.
 func TestRefusalsAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, _ := newMember(t, Config{Limits: Limits{ACLEntries: 2, Cost: 50 * time.Microsecond}})
@@ -148,8 +148,8 @@ func TestEphemeralsOfASessionAreBounded(t *testing.T) {
 	})
 }
 
-// A read that may take long waits until what was sent before it is answered, and is not executed in
-// the critical section of a write; nor in that of a reconfig that is refused.
+// A read that may take long waits until the requests before it are answered, and is not executed in
+// the critical section of a write, nor of a reconfig that is refused.
 //
 // Defends: C9.
 func TestLongReadsWaitForTheirTurn(t *testing.T) {

@@ -33,7 +33,7 @@
 //	member.go      the parts that all connections of a member share; expiry.go, confirm.go: leases
 //	watch.go       the watch table; connection.go: a connection; output.go, backlog.go: its output
 //
-// A file calls no file above it.
+// No file uses a name of a file above it (internal/tidy).
 //
 // # Locks
 //

@@ -13,7 +13,7 @@ import (
 	"lockkeeper/znode"
 )
 
-// inbox has what the clients of a watch table must have received.
+// inbox has the events that the clients of a watch table must have received.
 type inbox map[*connection][]string
 
 // fire notes who is told of the events of one command, by the simplest of watch tables.

@@ -13,10 +13,10 @@ import (
 	"lockkeeper/wire"
 )
 
-// slowConn is a connection whose client takes bytes as the test says.
+// slowConn is a connection with a client that takes bytes as the test says.
 type slowConn struct {
-	room             int    // bytes that the client takes before it is waited for
-	begin            func() // called before each write; may be nil
+	room             atomic.Int64 // bytes that the client takes before it is waited for
+	begin            func()       // called before each write; may be nil
 	got              []byte
 	wakes, delegated atomic.Int32
 }
@@ -28,8 +28,8 @@ func (c *slowConn) WriteUntil(b []byte, until time.Time) (int, error) {
 	if !time.Now().Before(until) {
 		return 0, os.ErrDeadlineExceeded
 	}
-	n := min(c.room, len(b))
-	c.room -= n
+	n := int(min(c.room.Load(), int64(len(b))))
+	c.room.Add(-int64(n))
 	if c.got = append(c.got, b[:n]...); n == len(b) {
 		return n, nil
 	}
@@ -51,7 +51,8 @@ func openSlow(t *testing.T) (m *Manager, s *Session, r *replica, c *slowConn, as
 		t.Fatal(err)
 	}
 	answer := wire.AppendFrame(nil, resp)
-	c = &slowConn{room: len(answer)}
+	c = new(slowConn)
+	c.room.Store(int64(len(answer)))
 	s.Open(c, answer)
 	if err := s.Flush(FlushReader); err != nil || !bytes.Equal(c.got, answer) {
 		t.Fatalf("the answer to the handshake was not sent: %x, %v", c.got, err)
@@ -69,11 +70,11 @@ func openSlow(t *testing.T) (m *Manager, s *Session, r *replica, c *slowConn, as
 // replyBytes is the length of an answer to ask.
 const replyBytes = 4 + 16 + 4 + 68
 
-// One at a time sends, and it sends what comes up meanwhile.
+// One at a time sends, and it sends the output that comes up meanwhile.
 func TestOneSendsAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, s, _, c, ask := openSlow(t)
-		c.room = 1 << 20
+		c.room.Store(1 << 20)
 		nested := 0
 		c.begin = func() {
 			if nested++; nested > 1 {
@@ -102,12 +103,12 @@ func TestFlushLeavesSlowClientsToAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, s, _, c, ask := openSlow(t)
 		ask()
-		c.room = 10
+		c.room.Store(10)
 		began := time.Now()
 		if err := s.Flush(FlushReader); err != nil || time.Since(began) != readerPatience || c.delegated.Load() != 1 {
 			t.Fatalf("after %v, delegated %d times: %v", time.Since(began), c.delegated.Load(), err)
 		}
-		c.room = 10
+		c.room.Store(10)
 		ended := make(chan struct{})
 		defer close(ended)
 		go func() { // keeps the lease confirmed
@@ -148,14 +149,15 @@ func TestSharedFlushIsShort(t *testing.T) {
 			}
 		}
 		ask()
-		c.begin = func() { c.begin, c.room = nil, 0 }
-		time.AfterFunc(2*sharedPatience, func() { c.room = 1 << 30 })
+		c.begin = func() { c.begin = nil; c.room.Store(0) }
+		time.AfterFunc(2*sharedPatience, func() { c.room.Store(1 << 30) })
 		flush("it takes nothing", sharedPatience)
 
 		for range 3 * outputCollectBytes / replyBytes {
 			ask()
 		}
-		c.room, c.begin = 1<<30, func() { time.Sleep(sharedPatience) }
+		c.room.Store(1 << 30)
+		c.begin = func() { time.Sleep(sharedPatience) }
 		flush("it takes a piece in a millisecond", sharedPatience)
 
 		c.begin = nil
@@ -202,8 +204,9 @@ func TestFailedWriteEndsSubmit(t *testing.T) {
 	})
 }
 
-// Promise C6: what is being written when the lease is no longer confirmed stays unsent until it is
-// again. That is so, too, when the process was stopped between taking its output and writing it.
+// Promise C6: output that is being written when the lease is no longer confirmed stays unsent until
+// it is again. That is so, too, when the process was stopped between taking its output and writing
+// it.
 func TestWritesEndWithTheLease(t *testing.T) {
 	for _, stopped := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -211,7 +214,7 @@ func TestWritesEndWithTheLease(t *testing.T) {
 			r.setCut(true)
 			ask()
 			if stopped {
-				c.room = 1 << 20
+				c.room.Store(1 << 20)
 				c.begin = func() { time.Sleep(4 * time.Second) }
 			}
 			began := time.Now()
@@ -222,7 +225,8 @@ func TestWritesEndWithTheLease(t *testing.T) {
 				t.Errorf("the write ended after %v", waited)
 			}
 			wakes := c.wakes.Load()
-			c.begin, c.room = nil, 1<<20
+			c.begin = nil
+			c.room.Store(1 << 20)
 			if err := s.Flush(FlushAlone); err != nil || len(c.got) != 0 {
 				t.Errorf("%d bytes were written without a lease, %v", len(c.got), err)
 			}

@@ -266,7 +266,7 @@ func (c *client) Delegate() { c.Wake() }
 // Abort implements Conn.
 func (c *client) Abort() { c.end(errEnded) }
 
-// flush is what the caller of Submit does before it waits for the client.
+// flush is the call of Submit's caller before it waits for the client.
 func (c *client) flush() { c.flushed(c.s.Flush(FlushReader)) }
 
 func (c *client) flushed(err error) {
@@ -275,7 +275,7 @@ func (c *client) flushed(err error) {
 	}
 }
 
-// end is what the client learns of the end of the connection.
+// end tells the client the end of the connection.
 func (c *client) end(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

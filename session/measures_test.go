@@ -13,7 +13,7 @@ import (
 	"lockkeeper/wire"
 )
 
-// The margin of a lease is what was left of its timeout when it was extended, and 0 when the
+// The margin of a lease is the rest of its timeout when it was extended, and 0 when the
 // session has expired, once.
 func TestLeaseMargin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 	"lockkeeper/wire"
 )
 
-// silent is a connection whose client takes nothing but the answer to its handshake. It is the Conn
+// silent is a connection with a client that takes only the answer to its handshake. It is the Conn
 // of its session.
 type silent struct {
 	s       *Session

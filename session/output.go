@@ -413,9 +413,26 @@ type Conn interface {
 	Abort()
 }
 
+// Flusher is the goroutine that calls Flush.
+type Flusher int
+
 const (
-	// readerPatience and sharedPatience are how long the goroutine that reads from a client,
-	// and one that connections share, send to the client before they leave the rest to another.
+	// FlushReader is the goroutine that calls Submit. It sends the replies that Submit made at once
+	// before it waits for the client, so all of them are one write. After 10 ms it leaves the rest
+	// to FlushAlone.
+	FlushReader Flusher = iota
+	// FlushShared is a goroutine that many connections share. Conn.Wake has it send replies to
+	// writes, events, and output that the lease has held up. It leaves long answers, and after a
+	// millisecond the rest, to FlushAlone.
+	FlushShared
+	// FlushAlone is a goroutine that Conn.Delegate starts. It waits for the client, and ends when
+	// nothing is left that may be sent.
+	FlushAlone
+)
+
+const (
+	// readerPatience and sharedPatience bound the time for which FlushReader and FlushShared send
+	// to a client before they leave the rest to FlushAlone.
 	readerPatience = 10 * time.Millisecond
 	sharedPatience = time.Millisecond
 	// outputCollectBytes bounds the output that Submit's goroutine collects before another

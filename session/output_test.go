@@ -12,7 +12,7 @@ import (
 	"lockkeeper/znode"
 )
 
-// give submits a request and sends nothing of what is collected.
+// give submits a request, and does not send the collected output.
 func (c *client) give(op wire.Op, body wire.Record) {
 	c.t.Helper()
 	c.xid++
@@ -25,7 +25,7 @@ func (c *client) give(op wire.Op, body wire.Record) {
 	}
 }
 
-// unsent is how many bytes of answers and events are not sent.
+// unsent is the number of bytes of answers and events that are not sent.
 func (c *client) unsent() int {
 	c.s.out.mu.Lock()
 	defer c.s.out.mu.Unlock()
@@ -51,8 +51,8 @@ func (c *client) expectCame(frames, pieces, writers int) {
 
 var readRoot = wire.PathWatchRequest{Path: "/"}
 
-// What Submit answers at once its caller sends, all of it together, and no writer is started for
-// it.
+// The caller of Submit sends the answers that Submit gives at once, all of them together, and no
+// writer is started for them.
 func TestAnswersGivenAtOnceAreSentTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, r := newMember(t, Config{})
@@ -91,7 +91,7 @@ func TestCollectedAnswersAreSentWhileSubmitWaits(t *testing.T) {
 	ping := func(c *client) { c.give(wire.OpPing, wire.Empty{}) }
 	tests := map[string]struct {
 		cfg Config
-		// stall gives a ping whose answer is collected, and makes the next sync wait in Submit,
+		// stall gives a ping, collects its answer, and makes the next sync wait in Submit,
 		// which end ends.
 		stall func(m *Manager, r *replica, c *client) (end func())
 	}{

@@ -109,8 +109,8 @@ func digestACL(auth string) []wire.ACL {
 	return []wire.ACL{{Perms: wire.PermAll, ID: wire.ID{Scheme: "digest", ID: DigestID(sha1.New, auth)}}}
 }
 
-// What exceeds a quota is answered with an error that all libraries know, in multis too, unless the
-// configuration chooses ZooKeeper's.
+// A request beyond a quota is answered with an error that all libraries know, in multis too, unless
+// the configuration chooses ZooKeeper's.
 func TestQuotaError(t *testing.T) {
 	for want, configured := range map[wire.Code]wire.Code{wire.CodeBadArguments: 0, wire.CodeQuotaExceeded: wire.CodeQuotaExceeded} {
 		synctest.Test(t, func(t *testing.T) {

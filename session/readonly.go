@@ -171,14 +171,14 @@ func (r *readOnly) connect(req *wire.ConnectRequest, addr netip.Addr, timeout ti
 
 // open makes the Session of a connection to a local session; nil if read-only mode has ended.
 func (r *readOnly) open(id wire.SessionID, l *local, addr netip.Addr) *Session {
-	l.heard = r.m.since()
-	s := newSession(r.m, r.connected, id, 0, addr, l.timeout, l.heard)
-	s.local, s.lease.local = l, true
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.on.Load() {
 		return nil
 	}
+	l.heard = r.m.since()
+	s := newSession(r.m, r.connected, id, 0, addr, l.timeout, l.heard)
+	s.local, s.lease.local = l, true
 	r.locals[id] = l
 	r.connected.put(s)
 	return s

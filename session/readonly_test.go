@@ -2,6 +2,7 @@ package session
 
 import (
 	"errors"
+	"net/netip"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,7 +20,7 @@ func readOnlyRequest() *wire.ConnectRequest {
 	return &wire.ConnectRequest{TimeoutMs: 10_000, ReadOnly: true, HasReadOnly: true}
 }
 
-// What a member without a leader does, request by request; the codes are those of ZooKeeper 3.8.0
+// A member without a leader, request by request; the codes are the same as in ZooKeeper 3.8.0
 // with local sessions.
 func TestReadOnlyMode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -78,7 +79,7 @@ func TestReadOnlyMode(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		// With a leader it ends, and so does the session; that of the cluster goes on.
+		// With a leader it ends, and so does the session; the session of the cluster goes on.
 		r.setLeader(true)
 		if _, _, err := c2.next(); !errors.Is(err, errEnded) {
 			t.Errorf("there is a leader again: %v", err)
@@ -175,6 +176,24 @@ func TestReadOnlySessionsEnd(t *testing.T) {
 			if c, err := connect(t, m, req); err != nil || c.s != nil || c.resp.TimeoutMs != 0 {
 				t.Errorf("it came back: %v %+v", err, c.resp)
 			}
+		}
+	})
+}
+
+// A handshake that read-only mode does not outlive leaves nothing in the account of the
+// connections.
+func TestHandshakeAtTheEndOfReadOnlyMode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, _ := newMember(t, Config{ReadOnly: true})
+		fair := m.gate.Memory.Fair(1000)
+		for range 3 {
+			l := &local{timeout: time.Minute}
+			if s := m.readOnly.open(1, l, netip.MustParseAddr("127.0.0.1")); s != nil {
+				t.Fatal("read-only mode is off, and the client has a session")
+			}
+		}
+		if now := m.gate.Memory.Fair(1000); now != fair {
+			t.Errorf("the share of a connection was %d, and is %d", fair, now)
 		}
 	})
 }

@@ -555,23 +555,6 @@ func (s *Session) Identify(id znode.Identity) bool {
 // first. Its caller calls Flush next. Three goroutines send, one at a time; see Flusher.
 func (s *Session) Open(c Conn, answer []byte) { s.out.open(c, answer) }
 
-// Flusher is the goroutine that calls Flush.
-type Flusher int
-
-const (
-	// FlushReader is the goroutine that calls Submit. It sends the replies that Submit made at once
-	// before it waits for the client, so all of them are one write. After 10 ms it leaves the rest
-	// to FlushAlone.
-	FlushReader Flusher = iota
-	// FlushShared is a goroutine that many connections share. Conn.Wake has it send replies to
-	// writes, events, and output that the lease has held up. It leaves long answers, and after a
-	// millisecond the rest, to FlushAlone.
-	FlushShared
-	// FlushAlone is a goroutine that Conn.Delegate starts. It waits for the client, and ends when
-	// nothing is left that may be sent.
-	FlushAlone
-)
-
 // Flush sends the output that may be sent now; if another call of Flush is sending, that call sends
 // it.
 //

@@ -229,7 +229,7 @@ func TestAuth(t *testing.T) {
 	})
 }
 
-// A digest identity is text, as in an ACL: what is no UTF-8 becomes U+FFFD, before it is hashed.
+// A digest identity is text, as in an ACL: bytes that are no UTF-8 become U+FFFD, before the hash.
 func TestDigestIdentityIsText(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, _ := newMember(t, Config{})
@@ -296,7 +296,7 @@ func TestAttach(t *testing.T) {
 		if _, _, err := first.next(); !errors.Is(err, errEnded) {
 			t.Fatalf("the old connection, after its session has moved: %v", err)
 		}
-		// What the old connection still has in flight is refused.
+		// The requests in flight of the old connection are refused.
 		late := create("/late", wire.ModePersistent)
 		r.apply(&znode.Command{Session: first.s.id, Generation: 1, Seq: 2, Body: &znode.Request{Op: wire.OpCreate, Body: late.Append(nil)}})
 		second.send(wire.OpExists, wire.PathWatchRequest{Path: "/late"})
@@ -462,7 +462,7 @@ func TestReconfigIsAnsweredAtItsEnd(t *testing.T) {
 	})
 }
 
-// What waits behind a reconfig goes on when its change is under way: a long read enters the queue,
+// A request behind a reconfig goes on when its change is under way: a long read enters the queue,
 // and a ping is answered, also while the member is crowded.
 func TestRequestsGoOnDuringAChange(t *testing.T) {
 	for _, op := range []wire.Op{wire.OpGetChildren, wire.OpPing} {

@@ -30,8 +30,9 @@ func fillDir(t *testing.T, c *client, path string, n int) {
 	}
 }
 
-// The children of a large directory are listed in steps. The answer has what came and went
-// meanwhile, and the watch fires for what comes after, behind the reply.
+// The children of a large directory are listed in steps. The answer has the children
+// that came meanwhile, without those that went, and the watch fires for later changes, behind the
+// reply.
 //
 // Defends: C9.
 func TestChildrenAreListedInSteps(t *testing.T) {

@@ -76,7 +76,7 @@ func TestSyncThatIsLost(t *testing.T) {
 	})
 }
 
-// What a sync of this kind leaves behind is nothing.
+// A sync of this kind leaves nothing behind.
 func TestSyncChangesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, r := newMember(t, Config{})

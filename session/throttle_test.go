@@ -43,7 +43,7 @@ func TestGlobalOutstandingLimit(t *testing.T) {
 		if n := b.s.queued(); n != 1 {
 			t.Fatalf("%d requests of the second connection were taken", n)
 		}
-		// Connections that end give back what they have taken.
+		// Connections that end give back their share.
 		b.detach()
 		<-second
 		r.setHold(false)

@@ -31,10 +31,10 @@ func (w watches) drop(e entry, modes watchMode) {
 	}
 }
 
-// fire removes what an event uses up, and returns how many connections are told.
+// fire removes the watches that an event uses up, and returns the number of connections told.
 func (w watches) fire(t wire.EventType, path string) int { return len(w.told(t, path)) }
 
-// told removes what an event uses up, and returns the connections that are told.
+// told removes the watches that an event uses up, and returns the connections told.
 func (w watches) told(t wire.EventType, path string) map[*connection]bool {
 	told := map[*connection]bool{}
 	for e, mode := range w {

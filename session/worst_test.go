@@ -145,7 +145,7 @@ func (w *worstMember) identify(n int) {
 
 var lastIdentity = fmt.Sprintf("w:%0128d", 0)
 
-// manyChecks is how many checks a multi may have of a connection with a hundred identities.
+// manyChecks is the number of checks in a multi of a connection with a hundred identities.
 const manyChecks = 3500
 
 // setMany is a multi with as many setData of a node as a member lets pass.
@@ -164,8 +164,8 @@ func (w *worstMember) mustServe() {
 	}
 }
 
-// BenchmarkWorst is for how long the requests that take the longest of those of at most 1 MB keep
-// the state locked.
+// BenchmarkWorst measures the time for which the slowest requests of at most 1 MB keep the state
+// locked.
 //
 // Defends: C9.
 func BenchmarkWorst(b *testing.B) {

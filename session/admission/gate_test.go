@@ -20,7 +20,7 @@ type payer struct{ store *znode.Store }
 func (p payer) View(f func(*znode.Store)) { f(p.store) }
 func (payer) EphemeralCount() int         { return 0 }
 
-// TestTickets: what a request uses is given back once, by itself or in a sum with others.
+// TestTickets: the share of a request is given back once, by itself or in a sum with others.
 func TestTickets(t *testing.T) {
 	g := New(Config{Limits: Limits{LargeRequest: 1000, LargeBytes: 50_000, Nodes: 10, Requests: 100}})
 	p := payer{znode.New()}

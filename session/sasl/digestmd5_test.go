@@ -14,7 +14,7 @@ var users = Users{
 	"super": NewHA1("super", "test"),
 }
 
-// TestRecordedExchanges: what clients sent to ZooKeeper 3.8.0, and its answers.
+// TestRecordedExchanges: recorded tokens of clients, and the answers of ZooKeeper 3.8.0.
 func TestRecordedExchanges(t *testing.T) {
 	for name, x := range map[string]struct{ nonce, token, user, answer string }{
 		"ZooKeeper's own client": {
@@ -53,7 +53,7 @@ func TestRecordedExchanges(t *testing.T) {
 	}
 }
 
-// client is what a client sends; the fields that are "" are left out, but for the user and the
+// client is the message of a client; the fields that are "" are left out, but for the user and the
 // password.
 type client struct {
 	user, password                          string
