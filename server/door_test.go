@@ -1,6 +1,7 @@
 package server
 
 import (
+	"io"
 	"net/http"
 	"testing"
 	"time"
@@ -156,8 +157,16 @@ func TestStreamsLeaveRoomForProbes(t *testing.T) {
 		t.Errorf("%d streams, want %d", streams, want)
 	}
 	for path, want := range map[string]int{"/live": 200, "/ready": 200, "/stoppable": 503, "/fence?lock=/x&token=1": 409} {
-		if status := askDoor(t, s, "GET", path, func(*http.Request) {}); status != want {
-			t.Errorf("%s beside streams: status %d, want %d", path, status, want)
+		resp, err := http.Get("http://" + s.HTTPAddr().String() + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The next probe uses the same connection if this answer is read to its end. The member may
+		// count others as being served for a moment longer than their clients need them.
+		_, _ = io.Copy(io.Discard, resp.Body)
+		_ = resp.Body.Close()
+		if resp.StatusCode != want {
+			t.Errorf("%s beside streams: status %d, want %d", path, resp.StatusCode, want)
 		}
 	}
 }

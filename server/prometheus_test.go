@@ -24,8 +24,8 @@ import (
 	"lockkeeper/wire"
 )
 
-// needProgram skips the test if a program of Debian's package prometheus is missing, and with
-// -short.
+// needProgram returns a program of Debian's package prometheus. Without it, and with -short, it
+// skips the test.
 func needProgram(t *testing.T, name string) string {
 	t.Helper()
 	if testing.Short() {

@@ -109,7 +109,7 @@ func TestDataDirInUse(t *testing.T) {
 		}
 	}()
 	inUse := "%s is in use by another process: stop the member that runs on it, or give this one a directory of its own"
-	// In virtual time: a start waits for the directory for seconds.
+	// A start waits for the directory for seconds, here virtual ones.
 	synctest.Test(t, func(t *testing.T) {
 		err := mustFail(t, mustLoad(t, file, text, dir+"/data", dir+"/other", freePort(t)), fmt.Sprintf("%s:1: dataDir: "+inUse, file, dir+"/data"))
 		if !errors.Is(err, store.ErrInUse) {

@@ -382,6 +382,7 @@ func TestCertificatesChange(t *testing.T) {
 	inBubble(t, simnet.Config{}, l.secure, func(t *testing.T, s *Server, h *simnet.Host) {
 		c := dialSim(t, h).over(l.client("bob"))
 		c.connect(30 * time.Second)
+		synctest.Wait() // no look at the files is under way
 		next := l.issue("server")
 		time.Sleep(2 * secure.ReloadEvery)
 		c.call(wire.OpCreate, create("/x", nil, 0))
@@ -393,6 +394,7 @@ func TestCertificatesChange(t *testing.T) {
 			return nil
 		}
 		dialSim(t, h).over(config).connect(10 * time.Second)
+		synctest.Wait()
 		testcert.Write(t, filepath.Join(l.dir, "server.pem"), []byte("nonsense"))
 		time.Sleep(3 * secure.ReloadEvery)
 		if n, bad := s.tls.Keeper.Reloads.Load(), s.tls.Keeper.ReloadFailures.Load(); n != 1 || bad != 1 {

@@ -195,14 +195,11 @@ func (a *auditTrail) left(id wire.SessionID, generation, last uint64) {
 // sentHere reports whether the client of a command is connected to this member, or was when it sent
 // it.
 func (a *auditTrail) sentHere(c *znode.Command, connected bool) bool {
-	if connected {
-		return true
-	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	u, ok := a.unanswered[c.Session]
 	if !ok || u.generation != c.Generation {
-		return false
+		return connected
 	}
 	if c.Seq >= u.last {
 		delete(a.unanswered, c.Session)

@@ -24,41 +24,41 @@ type login struct {
 // authenticate adds the identities that an auth packet proves. Requests that were received before
 // keep the identities they had. An error means that the connection must be closed.
 func (l *login) authenticate(p *wire.AuthPacket) (wire.Code, error) {
-	cfg := &l.m.cfg
+	auth := &l.m.cfg.Auth
 	switch {
 	case p.Scheme == "ip":
 		return wire.CodeOK, nil // every connection has its address from the start
-	case p.Scheme == "digest" && p.Auth != nil && !cfg.Auth.NoDigest:
+	case p.Scheme == "digest" && p.Auth != nil && !auth.NoDigest:
 		// The ids in ACLs have been decoded in the same way.
-		auth := wire.DecodeUTF8(p.Auth)
-		if l.m.cfg.Auth.claimsSuper(auth) {
+		pair := wire.DecodeUTF8(p.Auth)
+		if auth.claimsSuper(pair) {
 			// The client goes on with the identity of a user with that password.
 			l.m.superLoginRefused(l.c.id, l.c.addr.String(), "digest")
 		}
-		return l.identifyAll(l.m.cfg.Auth.digestIdentities(auth)), nil
-	case p.Scheme == "ensemble" && cfg.Auth.Ensembles != nil:
-		if len(p.Auth) > 0 && len(cfg.Auth.Ensembles) > 0 && !slices.Contains(cfg.Auth.Ensembles, wire.DecodeUTF8(p.Auth)) {
+		return l.identifyAll(auth.digestIdentities(pair)), nil
+	case p.Scheme == "ensemble" && auth.Ensembles != nil:
+		if len(p.Auth) > 0 && len(auth.Ensembles) > 0 && !slices.Contains(auth.Ensembles, wire.DecodeUTF8(p.Auth)) {
 			l.m.stats.inc(&l.m.stats.OtherEnsemble)
 			return 0, errOtherEnsemble
 		}
 		return wire.CodeOK, nil // it proves nothing
-	case p.Scheme == "key" && cfg.Auth.KeyScheme && p.Auth != nil && l.opensKey(wire.DecodeUTF8(p.Auth)):
+	case p.Scheme == "key" && auth.KeyScheme && p.Auth != nil && l.opensKey(wire.DecodeUTF8(p.Auth)):
 		return l.identifyAll([]znode.Identity{{Scheme: "key"}}), nil
 	}
-	l.refuseLogin("scheme", p.Scheme)
+	l.refuse("scheme", p.Scheme)
 	return wire.CodeAuthFailed, nil
 }
 
-// refuseLogin counts and logs a login that is refused. A client that tries passwords does not fill
+// refuse counts and logs a login that is refused. A client that tries passwords does not fill
 // the disk: the lines of an address are bounded.
-func (l *login) refuseLogin(why ...any) {
+func (l *login) refuse(why ...any) {
 	l.m.stats.inc(&l.m.stats.LoginsRefused)
 	l.m.refusals.Warn("login "+l.c.addr.String(), "authentication refused",
 		append([]any{"session", l.c.id, "client", l.c.addr}, why...)...)
 }
 
-// opensKey reports whether a number is a multiple of the one that is the data of /key: the scheme
-// that comes with ZooKeeper as an example. Without such data every login is accepted.
+// opensKey reports whether a number is a multiple of the number in /key: the scheme that comes with
+// ZooKeeper as an example. Without such data every login is accepted.
 func (l *login) opensKey(auth string) bool {
 	var data []byte
 	l.m.replica.View(func(store *znode.Store) { data, _, _ = store.Get("/key", []znode.Identity{superIdentity}) })
@@ -72,69 +72,61 @@ func (l *login) opensKey(auth string) bool {
 
 // stepSASL takes a token of a client that logs in with SASL, and returns the body of the answer.
 func (l *login) stepSASL(token []byte) (answer *wire.SASLRequest, code wire.Code) {
-	cfg := &l.m.cfg
-	if cfg.Auth.SASLUsers == nil {
+	auth := &l.m.cfg.Auth
+	if auth.SASLUsers == nil {
 		return new(wire.SASLRequest), wire.CodeOK // a null token: this server does not do SASL
 	}
 	if l.sasl == nil {
-		l.sasl = sasl.NewServer(cfg.Auth.SASLUsers)
+		l.sasl = sasl.NewServer(auth.SASLUsers)
 	}
 	reply, user, err := l.sasl.Step(token)
-	required := slices.Contains(cfg.Auth.RequiredSchemes, "sasl")
+	required := slices.Contains(auth.RequiredSchemes, "sasl")
 	switch {
 	case err == nil && user == "":
 		return &wire.SASLRequest{Token: reply}, wire.CodeOK
 	case err == nil:
 		ids := []znode.Identity{{Scheme: "sasl", ID: user}}
-		if slices.Contains(cfg.Auth.SuperUsers, user) {
+		if slices.Contains(auth.SuperUsers, user) {
 			ids = append(ids, superIdentity)
 		}
-		if any := cfg.Auth.AnySASLUser; any != "" && any != user {
+		if any := auth.AnySASLUser; any != "" && any != user {
 			ids = append(ids, znode.Identity{Scheme: "sasl", ID: any})
 		}
 		l.m.log.Debug("authenticated", "session", l.c.id, "client", l.c.addr, "scheme", "sasl", "user", user)
 		return &wire.SASLRequest{Token: reply}, l.identifyAll(ids)
 	case required:
 		code = wire.CodeSessionClosedRequireSASLAuth
-	case !cfg.Auth.SASLOptional:
+	case !auth.SASLOptional:
 		code = wire.CodeAuthFailed
 	}
-	if slices.Contains(cfg.Auth.SuperUsers, l.sasl.Mistaken()) {
+	if slices.Contains(auth.SuperUsers, l.sasl.Mistaken()) {
 		l.m.superLoginRefused(l.c.id, l.c.addr.String(), "sasl")
 	}
-	l.refuseLogin("scheme", "sasl", "err", err)
+	l.refuse("scheme", "sasl", "err", err)
 	return new(wire.SASLRequest), code
-}
-
-// certificate adds an identity that the connection has proved before its handshake.
-func (l *login) certificate(id znode.Identity) bool {
-	if !l.m.gate.Identify(&l.c.account, slices.Concat(*l.c.ids.Load(), []znode.Identity{id})) {
-		return false
-	}
-	if l.identify(id) {
-		return true
-	}
-	l.m.stats.inc(&l.m.stats.IdentitiesRefused)
-	l.m.log.Warn("connection refused: the identities of its certificate are too long (maxIdentities, maxIdentityBytes)",
-		"session", l.c.id, "client", l.c.addr)
-	return false
 }
 
 // identifyAll adds identities to the connection.
 func (l *login) identifyAll(ids []znode.Identity) wire.Code {
-	if !l.m.gate.Identify(&l.c.account, slices.Concat(*l.c.ids.Load(), ids)) {
+	if !l.add(ids, "authentication refused: the connection has authenticated with too many identities") {
 		return wire.CodeAuthFailed
+	}
+	return wire.CodeOK
+}
+
+// add adds identities to the connection, or logs why it would have too many.
+func (l *login) add(ids []znode.Identity, tooMany string) bool {
+	if !l.m.gate.Identify(&l.c.account, slices.Concat(*l.c.ids.Load(), ids)) {
+		return false
 	}
 	for _, id := range ids {
 		if !l.identify(id) {
 			l.m.stats.inc(&l.m.stats.IdentitiesRefused)
-			l.m.log.Warn("authentication refused: the connection has authenticated with too many identities "+
-				"(maxIdentities, maxIdentityBytes)",
-				"session", l.c.id, "client", l.c.addr)
-			return wire.CodeAuthFailed
+			l.m.log.Warn(tooMany+" (maxIdentities, maxIdentityBytes)", "session", l.c.id, "client", l.c.addr)
+			return false
 		}
 	}
-	return wire.CodeOK
+	return true
 }
 
 // identify adds an identity to the connection; false if it would have too many. Only Submit's

@@ -27,8 +27,8 @@ type Replica interface {
 	// ProposeOnce proposes a command if this member leads. The command may be lost.
 	ProposeOnce(ctx context.Context, c *znode.Command) error
 	// Touch reports sessions that this member heard from to the leader. It returns the sessions
-	// with an extended lease, and a moment from which on they have their full timeout, under
-	// any leader.
+	// with an extended lease, and a moment from which on they have their full timeout, under any
+	// leader.
 	Touch(ctx context.Context, heard []wire.SessionID) (extended []wire.SessionID, from time.Time, err error)
 	// MayExist asks the leader whether the sessions of claims exist, with those passwords; at
 	// most MaxClaims. False is certain: one did not at some moment during the call. An error
@@ -36,10 +36,11 @@ type Replica interface {
 	MayExist(ctx context.Context, claims []znode.Claim) ([]bool, error)
 	// ClockMs is the cluster's clock, by which containers and TTL nodes count.
 	ClockMs() int64
-	// LeaderKnown reports whether this member knows a leader, and since when that has been so.
+	// LeaderKnown reports whether this member knows a leader, and the time since which it does, or
+	// does not.
 	LeaderKnown() (since time.Time, ok bool)
-	// CaughtUp is closed when this member has applied, for the first time since it started, all
-	// that a leader has said to be committed.
+	// CaughtUp is closed when this member has applied, for the first time since it started, the
+	// commit index of a leader.
 	CaughtUp() <-chan struct{}
 }
 
@@ -92,9 +93,9 @@ const (
 	// sessionQueueMax bounds the requests of one session that are not answered; beyond it the
 	// connection is not read.
 	sessionQueueMax = 1000
-	// outputPauseBytes is how much unsent output stops a connection from being read.
+	// outputPauseBytes is the unsent output that stops a connection from being read.
 	outputPauseBytes = 4 << 20
-	// queuePauseBytes is how many bytes of requests of one session that are not answered stop
-	// its connection from being read.
+	// queuePauseBytes is the size of the unanswered requests of one session that stops its
+	// connection from being read.
 	queuePauseBytes = 4 << 20
 )

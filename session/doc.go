@@ -9,10 +9,9 @@
 //
 // Each session has a queue. A write gets the session's next seq, goes to the Replica, and waits in
 // the queue until this member applies it; then its reply is made, from the result on this very
-// member. What does not change the state (a read, a ping) is executed at its place: at once when
-// the queue is empty, else when the last write before it is applied and before the next one is,
-// inside the critical section in which that happens. So requests take effect, and are answered, in
-// the order sent.
+// member. A request that does not change the state (a read, a ping) is executed at its place: at
+// once when the queue is empty, else after the write before it and before the next one, inside the
+// critical section of the former. So requests take effect, and are answered, in the order sent.
 //
 // Applying a command, firing its watches and queueing the reply are one step under the Replica's
 // lock; a read and the registration of its watch are another. Replies and notifications share one
@@ -20,14 +19,28 @@
 //
 // # Leases
 //
-// See lease.go for a member's part (the output that a client may get, and until when) and for
-// the leader's (which session has expired).
+// See lease.go for a member's part (the output that a client may get, and until when), expiry.go
+// for the leader's (the sessions that have expired), and confirm.go for the reports between them.
+//
+// # Files, from the top
+//
+//	manager.go     the Manager: start, stop, the replica's listener; figures.go and operator.go: its
+//	               listings and acts for operators
+//	handshake.go   sessions are created and attached; readonly.go: served without a leader
+//	restore.go     the state is replaced by a snapshot; sync.go: reads outside of any session
+//	session.go     a Session: the queue of its requests and their order
+//	auth.go        logins; execute.go: requests are answered
+//	member.go      the parts that all connections of a member share; expiry.go, confirm.go: leases
+//	watch.go       the watch table; connection.go: a connection; output.go, backlog.go: its output
+//
+// A file calls no file above it.
 //
 // # Locks
 //
-// Order: the Replica's lock, then connected.mu, requests.mu, WatchTable.mu, the locks of
-// admission.Gate, output.mu and tracker.mu; the statistics have the last ones. No function of this
-// package calls the Replica while it holds one of its own locks.
+// Order: the Replica's lock, then handshakes.mu, readOnly.mu, connected.mu, requests.mu,
+// WatchTable.mu, the locks of admission.Gate, and output.mu. The other locks are leaves; the
+// statistics have the last ones. No function of this package calls the Replica while it holds one
+// of its own locks.
 //
 // # Goroutines
 //

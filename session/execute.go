@@ -152,29 +152,26 @@ func (x *executor) answer(store *znode.Store, p *pending) (wire.Record, wire.Cod
 // read answers exists, getData and getChildren, and sets the watch that goes with it. If the limits
 // leave no space for the watch, the answer is BadArguments.
 func (x *executor) read(store *znode.Store, p *pending, r *wire.PathWatchRequest) (wire.Record, wire.Code) {
+	watched := func(code wire.Code, may bool, data, child watchMode) wire.Code {
+		if r.Watch && may && !x.m.watches.add(x.c, r.Path, data, child) {
+			return wire.CodeBadArguments
+		}
+		return code
+	}
 	switch p.req.Op {
 	case wire.OpExists:
 		stat, code := store.Exists(r.Path, p.ids)
-		if r.Watch && (code == wire.CodeOK || code == wire.CodeNoNode) && !x.m.watches.add(x.c, r.Path, standard, 0) {
-			code = wire.CodeBadArguments
-		}
-		return wire.StatResponse{Stat: stat}, code
+		return wire.StatResponse{Stat: stat}, watched(code, code == wire.CodeOK || code == wire.CodeNoNode, standard, 0)
 	case wire.OpGetData:
 		data, stat, code := store.Get(r.Path, p.ids)
-		if r.Watch && code == wire.CodeOK && !x.m.watches.add(x.c, r.Path, standard, 0) {
-			code = wire.CodeBadArguments
-		}
-		return wire.GetDataResponse{Data: data, Stat: stat}, code
-	default:
-		children, stat, code := store.Children(r.Path, p.ids)
-		if r.Watch && code == wire.CodeOK && !x.m.watches.add(x.c, r.Path, 0, standard) {
-			code = wire.CodeBadArguments
-		}
-		if p.req.Op == wire.OpGetChildren {
-			return wire.GetChildrenResponse{Children: children}, code
-		}
-		return wire.GetChildren2Response{Children: children, Stat: stat}, code
+		return wire.GetDataResponse{Data: data, Stat: stat}, watched(code, code == wire.CodeOK, standard, 0)
 	}
+	children, stat, code := store.Children(r.Path, p.ids)
+	code = watched(code, code == wire.CodeOK, 0, standard)
+	if p.req.Op == wire.OpGetChildren {
+		return wire.GetChildrenResponse{Children: children}, code
+	}
+	return wire.GetChildren2Response{Children: children, Stat: stat}, code
 }
 
 func readPath(store *znode.Store, p *pending, r *wire.PathRequest) (wire.Record, wire.Code) {

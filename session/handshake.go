@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,12 +15,12 @@ import (
 
 // handshakes creates and attaches sessions for the clients that connect to this member.
 type handshakes struct {
-	m        *member
-	home     *connected
-	tracker  *tracker
-	readOnly *readOnly
-	guesses  *guesses
-	claims   claims
+	m         *member
+	connected *connected
+	tracker   *tracker
+	readOnly  *readOnly
+	guesses   *guesses
+	claims    claims
 
 	mu      sync.Mutex
 	pending map[znode.Key]*handshake
@@ -27,8 +28,8 @@ type handshakes struct {
 	behind map[chan struct{}]wire.Zxid
 }
 
-func (h *handshakes) init(m *member, home *connected, t *tracker, r *readOnly, g *guesses) {
-	h.m, h.home, h.tracker, h.readOnly, h.guesses = m, home, t, r, g
+func (h *handshakes) init(m *member, connected *connected, t *tracker, r *readOnly, g *guesses) {
+	h.m, h.connected, h.tracker, h.readOnly, h.guesses = m, connected, t, r, g
 	h.claims.init(m)
 	h.pending, h.behind = map[znode.Key]*handshake{}, map[chan struct{}]wire.Zxid{}
 }
@@ -264,7 +265,7 @@ func (h *handshakes) propose(ctx context.Context, c *znode.Command, addr netip.A
 func (h *handshakes) applied(store *znode.Store, c *znode.Command, by *znode.Connection, res *znode.Result) {
 	if res.Status == znode.Done {
 		h.tracker.renew(c.Session, res.Generation, time.Duration(by.TimeoutMs)*time.Millisecond)
-		if old := h.home.get(c.Session); old != nil {
+		if old := h.connected.get(c.Session); old != nil {
 			old.end("session moved")
 		}
 	}
@@ -277,8 +278,8 @@ func (h *handshakes) applied(store *znode.Store, c *znode.Command, by *znode.Con
 	delete(h.pending, c.Key())
 	r := handshakeResult{status: res.Status, generation: res.Generation}
 	if res.Status == znode.Done {
-		r.session = newSession(h.m, h.home, c.Session, res.Generation, waits.addr, waits.timeout, waits.since)
-		h.home.put(r.session)
+		r.session = newSession(h.m, h.connected, c.Session, res.Generation, waits.addr, waits.timeout, waits.since)
+		h.connected.put(r.session)
 	}
 	waits.result <- r
 }
@@ -376,17 +377,15 @@ func (q *claims) leave(c *claim, addr netip.Addr) {
 }
 
 // ask returns the claims of the next question. No handshake joins them any more.
-func (q *claims) ask() (asked []*claim, of []znode.Claim) {
+func (q *claims) ask() (of []znode.Claim) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	clear(q.joinable)
+	q.list = slices.DeleteFunc(q.list, func(c *claim) bool { return c.waiting == 0 })
 	for _, c := range q.list {
-		if c.waiting > 0 {
-			asked, of = append(asked, c), append(of, c.Claim)
-		}
+		of = append(of, c.Claim)
 	}
-	q.list = asked
-	return asked, of
+	return of
 }
 
 // answer answers the oldest claims of the list.
@@ -402,25 +401,12 @@ func (q *claims) answer(mayExist []bool) {
 
 // run asks the leader while claims wait, again if it is not answered.
 func (q *claims) run(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-q.wake:
-		}
-		for {
-			asked, of := q.ask()
-			if len(asked) == 0 {
-				break
-			}
+	for received(ctx, q.wake) {
+		for of := q.ask(); len(of) > 0; of = q.ask() {
 			if answers, err := q.m.replica.MayExist(ctx, of); err == nil {
 				q.answer(answers)
-				continue
-			}
-			select {
-			case <-ctx.Done():
+			} else if !pause(ctx, claimsPause) {
 				return
-			case <-time.After(claimsPause):
 			}
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"lockkeeper/session/admission"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
@@ -71,12 +72,8 @@ func (m *Manager) Close() {
 	m.wg.Wait()
 }
 
-// Hold counts n bytes that a member holds for a caller that is no client, in the account of the
-// connections; false if there is no room. Release gives them back.
-func (m *Manager) Hold(n int) bool { return m.gate.Memory.Hold(n) }
-
-// Release gives back n bytes of Hold.
-func (m *Manager) Release(n int) { m.gate.Memory.Add(-n) }
+// Memory is the account of the bytes that this member holds for its connections.
+func (m *Manager) Memory() *admission.Memory { return &m.gate.Memory }
 
 // SetOutstanding replaces Limits.Outstanding.
 func (m *Manager) SetOutstanding(n int) { m.gate.SetOutstanding(n) }
@@ -269,10 +266,8 @@ func (m *Manager) Shed(ctx context.Context, percent int, over time.Duration) (en
 		if late || len(left) == 0 {
 			continue
 		}
-		select {
-		case <-time.After(step):
-		case <-ctx.Done():
-			return ended
+		if !pause(ctx, step) {
+			break
 		}
 	}
 	return ended
@@ -280,18 +275,9 @@ func (m *Manager) Shed(ctx context.Context, percent int, over time.Duration) (en
 
 // memoryLoop ends connections when all together hold too much.
 func (m *Manager) memoryLoop(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-m.gate.Memory.High():
-		}
+	for received(ctx, m.gate.Memory.High()) {
 		m.shed()
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(shedPause):
-		}
+		pause(ctx, shedPause)
 	}
 }
 
@@ -354,13 +340,11 @@ func (m *Manager) leaseLoop(ctx context.Context) {
 		case <-m.reports.now:
 		}
 		if !m.reports.send(ctx, m.replica) {
-			select {
-			case <-ctx.Done():
+			if !pause(ctx, leaseRetry) {
 				return
-			case <-time.After(leaseRetry):
-				m.leaseTrouble(m.connected.endUnconfirmed(m.since()))
-				m.reports.now.set()
 			}
+			m.leaseTrouble(m.connected.endUnconfirmed(m.since()))
+			m.reports.now.set()
 		}
 	}
 }

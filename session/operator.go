@@ -23,18 +23,12 @@ import (
 type operator struct {
 	s       *Session
 	writers sync.WaitGroup
-	replies chan operatorReply // with room for all of a session
+	replies chan wire.ReplyHeader // with room for all of a session
 	closed  chan struct{}
 	once    sync.Once
 
 	mu  sync.Mutex
 	buf []byte // a frame that is not complete
-}
-
-type operatorReply struct {
-	xid  wire.Xid
-	zxid wire.Zxid
-	code wire.Code
 }
 
 // operatorTimeout is the timeout of the session, if it is left behind.
@@ -52,8 +46,8 @@ func (o *operator) WriteUntil(b []byte, _ time.Time) (int, error) {
 		}
 		if h, _, err := wire.DecodeReply(o.buf[4 : 4+n]); err == nil {
 			select {
-			case o.replies <- operatorReply{h.Xid, h.Zxid, h.Err}:
-			default: // notifications, which nobody has wanted
+			case o.replies <- h:
+			default: // a notification: the operator watches nothing
 			}
 		}
 		o.buf = o.buf[4+n:]
@@ -85,7 +79,7 @@ func (m *Manager) operate(ctx context.Context, req *wire.ConnectRequest, addr ne
 	if s == nil {
 		return 0, errors.New("session: there is no such session any more")
 	}
-	o := &operator{s: s, replies: make(chan operatorReply, 8), closed: make(chan struct{})}
+	o := &operator{s: s, replies: make(chan wire.ReplyHeader, 8), closed: make(chan struct{})}
 	defer o.writers.Wait()
 	defer s.Detach()
 	ids := append(slices.Clone(*s.ids.Load()), superIdentity)
@@ -107,18 +101,18 @@ func (o *operator) call(ctx context.Context, xid wire.Xid, op wire.Op, body wire
 	for {
 		select {
 		case r := <-o.replies:
-			if r.xid != xid {
+			if r.Xid != xid {
 				continue
 			}
-			if r.code != wire.CodeOK {
-				return 0, r.code
+			if r.Err != wire.CodeOK {
+				return 0, r.Err
 			}
-			return r.zxid, nil
+			return r.Zxid, nil
 		case <-o.closed:
 			select {
 			case r := <-o.replies:
-				if r.xid == xid && r.code == wire.CodeOK {
-					return r.zxid, nil
+				if r.Xid == xid && r.Err == wire.CodeOK {
+					return r.Zxid, nil
 				}
 			default:
 			}

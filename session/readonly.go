@@ -40,9 +40,9 @@ var (
 
 // readOnly is the state of read-only mode.
 type readOnly struct {
-	m       *member
-	home    *connected
-	guesses *guesses
+	m         *member
+	connected *connected
+	guesses   *guesses
 
 	on     atomic.Bool
 	nextID atomic.Uint64
@@ -51,8 +51,8 @@ type readOnly struct {
 	locals map[wire.SessionID]*local
 }
 
-func (r *readOnly) init(m *member, home *connected, g *guesses) {
-	r.m, r.home, r.guesses = m, home, g
+func (r *readOnly) init(m *member, connected *connected, g *guesses) {
+	r.m, r.connected, r.guesses = m, connected, g
 	r.locals = map[wire.SessionID]*local{}
 	r.nextID.Store(firstLocalID(r.m.cfg.Member, r.m.cfg.Now()))
 }
@@ -91,7 +91,7 @@ func (r *readOnly) leave() {
 	r.on.Store(false)
 	var ended []*Session
 	for id := range r.locals {
-		if s := r.home.get(id); s != nil {
+		if s := r.connected.get(id); s != nil {
 			ended = append(ended, s)
 		}
 	}
@@ -110,7 +110,7 @@ func (r *readOnly) forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for id, l := range r.locals {
-		if s := r.home.get(id); s != nil && !l.closed.Load() {
+		if s := r.connected.get(id); s != nil && !l.closed.Load() {
 			l.heard = s.lease.confirmed.Load()
 		} else if l.closed.Load() || now-l.heard > int64(l.timeout) {
 			delete(r.locals, id)
@@ -150,7 +150,7 @@ func (r *readOnly) connect(req *wire.ConnectRequest, addr netip.Addr, timeout ti
 		refused.ReadOnly = true
 		return nil, refused, nil
 	}
-	if old := r.home.get(id); old != nil {
+	if old := r.connected.get(id); old != nil {
 		old.end("session attached by another connection")
 	}
 	l := &local{timeout: timeout}
@@ -172,7 +172,7 @@ func (r *readOnly) connect(req *wire.ConnectRequest, addr netip.Addr, timeout ti
 // open makes the Session of a connection to a local session; nil if read-only mode has ended.
 func (r *readOnly) open(id wire.SessionID, l *local, addr netip.Addr) *Session {
 	l.heard = r.m.since()
-	s := newSession(r.m, r.home, id, 0, addr, l.timeout, l.heard)
+	s := newSession(r.m, r.connected, id, 0, addr, l.timeout, l.heard)
 	s.local, s.lease.local = l, true
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -180,6 +180,6 @@ func (r *readOnly) open(id wire.SessionID, l *local, addr netip.Addr) *Session {
 		return nil
 	}
 	r.locals[id] = l
-	r.home.put(s)
+	r.connected.put(s)
 	return s
 }

@@ -19,8 +19,8 @@ import (
 // Session is one generation of a session: the session on one connection. It ends with the
 // connection. The client may attach the session again, which makes another Session.
 type Session struct {
-	m    *member
-	home *connected
+	m         *member
+	connected *connected
 	connection
 	exec  executor
 	login login
@@ -60,8 +60,8 @@ type submitter struct {
 // errNullToken says that a client began SASL without a token. ZooKeeper closes the connection.
 var errNullToken = errors.New("session: null SASL token")
 
-func newSession(m *member, home *connected, id wire.SessionID, generation uint64, addr netip.Addr, timeout time.Duration, since int64) *Session {
-	s := &Session{m: m, home: home}
+func newSession(m *member, connected *connected, id wire.SessionID, generation uint64, addr netip.Addr, timeout time.Duration, since int64) *Session {
+	s := &Session{m: m, connected: connected}
 	s.dequeued.L, s.gate = &s.mu, m.gate
 	c := &s.connection
 	s.exec, s.login = executor{m, c}, login{m: m, c: c}
@@ -85,9 +85,6 @@ func (s *Session) ID() wire.SessionID { return s.id }
 // Ended reports whether the session has ended its connection, or lost it. It answers no request any
 // more.
 func (s *Session) Ended() bool { return s.ended.Load() || s.out.finishing() }
-
-// Timeout is the negotiated session timeout.
-func (s *Session) Timeout() time.Duration { return s.timeout }
 
 // Submit takes one frame from the client, and keeps its memory. It blocks while too many requests
 // of the session are unanswered, or too much output is unsent. An error means that the connection
@@ -156,20 +153,13 @@ func (s *Session) pause() {
 	if s.pausedUntil.IsZero() {
 		return
 	}
-	if d := time.Until(s.pausedUntil); d > 0 {
-		s.out.wake()
+	timer := time.AfterFunc(time.Until(s.pausedUntil), func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		timer := time.AfterFunc(d, func() {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.dequeued.Broadcast()
-		})
-		defer timer.Stop()
-		for !s.ended.Load() && time.Now().Before(s.pausedUntil) {
-			s.dequeued.Wait()
-		}
-	}
+		s.dequeued.Broadcast()
+	})
+	defer timer.Stop()
+	_ = s.waitWhile(func() bool { return time.Now().Before(s.pausedUntil) })
 	s.pausedUntil = time.Time{}
 }
 
@@ -217,7 +207,9 @@ func (s *Session) admit(p *pending) error {
 	}
 	s.ignoring = p.last || p.req.Op == wire.OpCloseSession
 	if _, is := s.exec.reportOf(p); is {
-		if err := s.awaitEmpty(); err != nil {
+		// A report is not made in the critical section of a write. It does not wait for a change of
+		// the members.
+		if err := s.waitWhile(func() bool { return len(s.queue) > 0 && !s.deferred }); err != nil {
 			return err
 		}
 	}
@@ -383,15 +375,8 @@ func (s *Session) submitWrite(p *pending) error {
 
 // waitForQueue waits until the session's own limits allow one more request.
 func (s *Session) waitForQueue(op wire.Op) error {
-	s.mu.Lock()
-	for s.blockedLocked(op) && !s.ended.Load() {
-		s.out.wake()
-		s.dequeued.Wait()
-	}
-	ended := s.ended.Load()
-	s.mu.Unlock()
-	if ended {
-		return errEnded
+	if err := s.waitWhile(func() bool { return s.blockedLocked(op) }); err != nil {
+		return err
 	}
 	if s.m.gate.Memory.Crowded() {
 		return s.out.waitBelow(0)
@@ -412,19 +397,18 @@ func (r *requests) fullLocked() bool {
 		len(r.queue) > 0 && r.gate.Crowded()
 }
 
-// awaitEmpty waits until all requests of the session are answered: a report is not made in the
-// critical section of a write. It does not wait for a change of the members.
-func (s *Session) awaitEmpty() error {
+// waitWhile waits while blocked, which sees the queue under its lock. The error is errEnded.
+func (s *Session) waitWhile(blocked func() bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for len(s.queue) > 0 && !s.deferred && !s.ended.Load() {
+	for !s.ended.Load() {
+		if !blocked() {
+			return nil
+		}
 		s.out.wake()
 		s.dequeued.Wait()
 	}
-	if s.ended.Load() {
-		return errEnded
-	}
-	return nil
+	return errEnded
 }
 
 // writeApplied is called inside the critical section in which a write of this session was applied.
@@ -527,7 +511,7 @@ func (s *Session) markEnded() {
 	if !was {
 		s.m.gate.Close(&s.account)
 		s.m.audit.left(s.id, s.generation, last)
-		s.home.remove(s)
+		s.connected.remove(s)
 		s.m.watches.abandon(&s.connection)
 	}
 }
@@ -563,7 +547,9 @@ func (r *requests) queued() int {
 // Identify adds an identity that the connection has proved before its handshake, as the holder of a
 // certificate has. It must be called before the first Submit. It returns false if the connection
 // would have too many identities; it has to be closed then.
-func (s *Session) Identify(id znode.Identity) bool { return s.login.certificate(id) }
+func (s *Session) Identify(id znode.Identity) bool {
+	return s.login.add([]znode.Identity{id}, "connection refused: the identities of its certificate are too long")
+}
 
 // Open gives the session the connection on which its output is sent, the answer to the handshake
 // first. Its caller calls Flush next. Two goroutines send, one at a time:

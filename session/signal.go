@@ -31,3 +31,23 @@ func every(ctx context.Context, interval time.Duration, f func()) {
 		}
 	}
 }
+
+// received waits for a signal; false if ctx ends first.
+func received(ctx context.Context, c <-chan struct{}) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-c:
+		return true
+	}
+}
+
+// pause waits for d; false if ctx ends first.
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}

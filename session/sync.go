@@ -39,12 +39,7 @@ func (q *syncs) sync(ctx context.Context) error {
 
 // run proposes a sync when a call of Sync waits for one, until ctx ends.
 func (q *syncs) run(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-q.wake:
-		}
+	for received(ctx, q.wake) {
 		q.mu.Lock()
 		done := q.next
 		q.next = nil

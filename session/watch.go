@@ -191,12 +191,7 @@ func (t *WatchTable) abandon(c *connection) {
 // sweep removes the watches of abandoned connections, and settles used-up watches, in steps, until
 // ctx ends.
 func (t *WatchTable) sweep(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-t.sweepNow:
-		}
+	for received(ctx, t.sweepNow) {
 		t.mu.Lock()
 		list := t.abandoned
 		t.abandoned = nil

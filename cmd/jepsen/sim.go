@@ -55,7 +55,7 @@ func (f *simFlags) define(c *commandLine) {
 	c.BoolVar(&f.mutations, "mutations", false, "with each planted bug, until it is caught")
 	c.BoolVar(&f.quick, "quick", false, "-mutations only with those that are caught within seconds")
 	c.BoolVar(&f.list, "list", false, "list the bugs that can be planted")
-	c.BoolVar(&f.plain, "plain", false, "with the Go runtime as it is")
+	c.BoolVar(&f.plain, "plain", false, "with the Go runtime as it is: it is not compiled anew, and a seed is another run")
 }
 
 // check validates the flags, and chooses the first seed.

@@ -46,7 +46,7 @@ const dirLength = 128
 
 // Build compiles the simulations into dir, which it may fill with files of its own. It must run
 // somewhere inside the module. The first time takes a minute, because the standard library is
-// compiled anew.
+// compiled anew, unless the runtime stays as it is.
 func Build(ctx context.Context, dir string, o BuildOptions) (*Program, error) {
 	// The program finds out where it is, and where it is run.
 	dir = filepath.Join(dir, strings.Repeat("d", max(1, dirLength-len(dir))))
@@ -84,8 +84,11 @@ func Build(ctx context.Context, dir string, o BuildOptions) (*Program, error) {
 	args = append(args, "-overlay", overlay)
 	args = append(args, "-tags", strings.Join(tags, ","), "lockkeeper/jepsen/simtest")
 	build := exec.CommandContext(ctx, "go", args...)
-	// With cgo, which depends on whether the machine has a C compiler, a seed is another run.
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	build.Env = os.Environ()
+	if p.Unseeded == nil {
+		// With cgo, which depends on whether the machine has a C compiler, a seed is another run.
+		build.Env = append(build.Env, "CGO_ENABLED=0")
+	}
 	if out, err := build.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("sim: go %s: %w\n%s", strings.Join(args, " "), err, out)
 	}

@@ -101,6 +101,9 @@ var mutations = []mutation{
 // TestMutations takes parts of the protocol away. The explorer finds a counterexample for each that
 // the contract needs, as short as it can be.
 func TestMutations(t *testing.T) {
+	if testing.Short() {
+		t.Skip("explores millions of states; not with -short")
+	}
 	for _, u := range mutations {
 		t.Run(u.name, func(t *testing.T) {
 			m := New(u.rules, u.bounds)

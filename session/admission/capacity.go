@@ -11,11 +11,11 @@ import (
 	"lockkeeper/znode"
 )
 
-// capacity bounds what clients can make the replicated state hold: nodes, bytes and sessions. A
-// member refuses what would exceed its limits before it is proposed, so nothing that is refused
-// enters the log, and members with different limits do not diverge. It counts what its own requests
-// in flight may add; those of other members it learns of when they are applied. So the state may
-// exceed a limit by what other members have in flight.
+// capacity bounds the replicated state: nodes, bytes and sessions. A member refuses a request that
+// would exceed its limits before it is proposed, so it never enters the log, and members with
+// different limits do not diverge. A member counts its own requests in flight; it learns of the
+// requests of other members when they are applied. So the state may exceed a limit by the requests
+// that other members have in flight.
 type capacity struct {
 	limits   *Limits
 	refused  *refusals
@@ -23,7 +23,7 @@ type capacity struct {
 
 	// Of the state as of the newest command that was applied here.
 	nodes, bytes atomic.Int64
-	// What writes in the queues of connections may add, at the most.
+	// The most that the writes in the queues of connections add.
 	addingNodes, addingBytes atomic.Int64
 
 	mu      sync.Mutex
@@ -31,7 +31,7 @@ type capacity struct {
 	openAll int
 }
 
-// ErrSessions says that there are as many sessions as there may be.
+// ErrSessions says that the limit of sessions is reached.
 var ErrSessions = errors.New("session: too many sessions (maxSessions, maxSessionsPerAddress)")
 
 func (c *capacity) init(l *Limits, r *refusals, refusals *loglimit.Limiter) {
@@ -46,7 +46,7 @@ func (c *capacity) applied(store *znode.Store) {
 	c.bytes.Store(size.Bytes)
 }
 
-// adding counts what a write that enters or leaves a queue may add.
+// adding counts the size of a write that enters (sign 1) or leaves (-1) a queue.
 func (c *capacity) adding(size znode.Size, sign int64) {
 	if size != (znode.Size{}) {
 		c.addingNodes.Add(sign * size.Nodes)

@@ -7,7 +7,7 @@
 //
 //	ticket, err := gate.Begin(size)              // bytes of large requests
 //	throttled, err := gate.Enter(ctx, conn, ...) // waits for its turn among the requests of all
-//	price, code := gate.Price(...)               // what it costs the members and adds to the state
+//	price, code := gate.Price(...)               // its cost for the members, and its share of the state
 //	gate.Queue(&ticket, price, bytes)            // it waits for its answer
 //	gate.Release(ticket)                         // once, however it ended
 //

@@ -43,10 +43,10 @@ func New(cfg Config) *Gate {
 	return g
 }
 
-// Limits are those of the Gate, with their defaults.
+// Limits returns the limits of the Gate, with their defaults.
 func (g *Gate) Limits() *Limits { return &g.limits }
 
-// Refused counts what a Gate has refused or delayed.
+// Refused counts the refusals and delays of a Gate.
 type Refused struct {
 	Throttled         int64 // requests that got ThrottledOp
 	TooLarge          int64 // requests beyond Limits.LargeBytes
@@ -115,7 +115,7 @@ func (t *Ticket) sum(o Ticket, sign int) {
 	t.adds.Bytes += int64(sign) * o.adds.Bytes
 }
 
-// Conn is a connection whose goroutine waits for its turn.
+// Conn is a connection with a goroutine that waits for its turn.
 type Conn interface {
 	// Wake has the unsent output sent by another goroutine.
 	Wake()
@@ -133,7 +133,7 @@ func (g *Gate) Begin(size int) (t Ticket, err error) {
 // request has waited for too long and must be answered with ThrottledOp.
 func (g *Gate) Wait(c Conn, op wire.Op) (throttled bool) { return g.throttle.wait(c, op) }
 
-// Turn waits until a request of size bytes has its turn among the heavy ones. The error is that of
+// Turn waits until a request of size bytes has its turn among the heavy ones. The error is from
 // ctx.
 func (g *Gate) Turn(ctx context.Context, c Conn, t *Ticket, size int) (err error) {
 	t.heavy, err = g.throttle.takeTurn(ctx, c, size)
@@ -187,5 +187,5 @@ func (g *Gate) OpenSession(view func(func(*znode.Store)), addr netip.Addr) error
 	return g.capacity.open(view, addr)
 }
 
-// SessionOpened ends what OpenSession began.
+// SessionOpened ends a handshake of OpenSession.
 func (g *Gate) SessionOpened(addr netip.Addr) { g.capacity.opened(addr) }

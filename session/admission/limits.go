@@ -12,56 +12,55 @@ import (
 // memory that clients can make it use. Zero switches a limit off, unless its comment says
 // otherwise.
 type Limits struct {
-	// Identities is how many identities a connection may show besides its address, and
-	// IdentityBytes how many bytes of schemes and ids these may have. More is answered with
-	// AuthFailed, and the connection ends. 0 means the default.
+	// Identities bounds the identities of a connection besides its address, and IdentityBytes the
+	// bytes of their schemes and ids. More is answered with AuthFailed, and the connection ends. 0
+	// means the default.
 	Identities, IdentityBytes int
-	// Response is how many bytes the answer to a request may have. More is not made: the answer is
+	// Response bounds the bytes of the answer to a request. A longer one is not made: the answer is
 	// BadArguments. A connection that holds more than twice as much unsent ends. 0 means the
 	// default.
 	Response int
-	// MultiReadOps is how many reads a multiRead may have, and MultiReadBytes how many bytes its
-	// answer (multiRead.maxOps, multiRead.maxResponseBytes). More is answered with BadArguments.
+	// MultiReadOps bounds the reads of a multiRead, and MultiReadBytes the bytes of its answer
+	// (multiRead.maxOps, multiRead.maxResponseBytes). More is answered with BadArguments.
 	MultiReadOps, MultiReadBytes int
-	// Memory is how many bytes all connections of this member may hold together of unsent output
-	// and unanswered requests (type memory). 0 means the default.
+	// Memory bounds the bytes of unsent output and unanswered requests of all connections of this
+	// member together (type Memory). 0 means the default.
 	Memory int
-	// WatchBytes is how much memory the watches of all connections of this member may take, and a
-	// quarter of it those of one. More is answered with BadArguments; setWatches ends the
-	// connection. 0 means the default.
+	// WatchBytes bounds the memory of the watches of all connections of this member; one connection
+	// may have a quarter of it. More is answered with BadArguments; setWatches ends the connection.
+	// 0 means the default.
 	WatchBytes int
-	// Outstanding is how many requests may be unanswered before connections that have one among
-	// them are not read any more (ZooKeeper's globalOutstandingLimit, divided as there).
+	// Outstanding is the number of unanswered requests from which on connections with an unanswered
+	// request are not read any more (ZooKeeper's globalOutstandingLimit, divided as there).
 	Outstanding int
-	// Requests is how many requests may be unanswered before none is taken any more
+	// Requests bounds the unanswered requests: beyond it none is taken
 	// (request_throttle_max_requests).
 	Requests int
-	// Wait is how long a request may have waited for that; after it, it gets ThrottledOp
+	// Wait bounds the wait of a request for that; after it, the request gets ThrottledOp
 	// (throttled_op_wait_time).
 	Wait time.Duration
 	// LargeRequest is the length in bytes from which on a request counts as large, and LargeBytes
-	// how many bytes of such requests may be unanswered (largeRequestThreshold,
+	// bounds the bytes of such requests that are unanswered (largeRequestThreshold,
 	// largeRequestMaxBytes). A connection that exceeds it is closed.
 	LargeRequest, LargeBytes int
 
-	// What follows bounds the state of the cluster (type capacity).
+	// Bounds of the state of the cluster (type capacity):
 
-	// Nodes is how many nodes there may be, and DataBytes how large they may be together
-	// (znode.Store.Size). A request that may exceed them is answered with BadArguments.
+	// Nodes bounds the number of nodes, and DataBytes their size together (znode.Store.Size). A
+	// request that may exceed them is answered with BadArguments.
 	Nodes, DataBytes int
-	// Sessions is how many sessions there may be, and SessionsPerAddr how many of one client
-	// address. The connection of one more is closed.
+	// Sessions bounds the number of sessions, and SessionsPerAddr those of one client address. The
+	// connection of one more is closed.
 	Sessions, SessionsPerAddr int
 
-	// What follows bounds what one request may cost the members. Zero means the default of the same
-	// name.
+	// Bounds of the cost of one request for the members. Zero means the default of the same name:
 
 	// ACLEntries and ACLBytes bound the ACL that a request may give a node, in entries and in bytes
 	// of their schemes and ids (maxACLEntries, maxACLBytes).
 	ACLEntries, ACLBytes int
-	// Cost is how long applying a request may take by znode.CostOf (maxRequestCost).
+	// Cost bounds the time of applying a request, by znode.CostOf (maxRequestCost).
 	Cost time.Duration
-	// Ephemerals is how many ephemeral nodes a session may have: they vanish together
+	// Ephemerals bounds the ephemeral nodes of a session: they vanish together
 	// (maxSessionEphemerals).
 	Ephemerals int
 }
@@ -92,11 +91,11 @@ func (l *Limits) setDefaults() {
 	l.WatchBytes = cmp.Or(l.WatchBytes, DefaultWatchBytes)
 }
 
-// maxQuotaLimitsBytes bounds the data of the node that holds the limits of a quota. What clients
-// write there has 100 bytes.
+// maxQuotaLimitsBytes bounds the data of the node that holds the limits of a quota. Clients write
+// 100 bytes there.
 const maxQuotaLimitsBytes = 4096
 
-// Price is what a request costs: it may create ephemeral nodes, and adds to the state.
+// Price is the cost of a request: it may create ephemeral nodes, and adds to the state.
 type Price struct {
 	ephemerals int
 	adds       znode.Size
@@ -104,16 +103,16 @@ type Price struct {
 
 // Payer is the session that a request is priced for.
 type Payer interface {
-	// View is that of the replica.
+	// View calls f with the state of the replica.
 	View(f func(*znode.Store))
 	// EphemeralCount is the number of ephemeral nodes that the session has in the state or that its
 	// requests in flight may create.
 	EphemeralCount() int
 }
 
-// Price returns what a request of these identities costs, or the code for one that must not enter
+// Price returns the cost of a request of these identities, or the code for one that must not enter
 // the log: it would cost the members more than the limits allow, or they are certain to refuse it.
-// The reply takes its place in the session's order like that of a read.
+// Its reply keeps its place in the session's order, as the reply to a read does.
 func (g *Gate) Price(payer Payer, a *Account, record wire.Record, ids []znode.Identity) (Price, wire.Code) {
 	limits, refused := &g.limits, &g.refused
 	cost := znode.CostOf(record, ids)

@@ -7,13 +7,13 @@ import (
 
 // Memory counts the bytes that the connections of a member hold for their clients: output that has
 // not been sent, requests that have not been answered, and frames that are arriving. The sum
-// decides what happens:
+// decides:
 //
 //   - From a half of the limit on, a connection that holds anything is not read any more until it
 //     has been sent and answered.
-//   - From three quarters on, connections are ended, the worst ones first (shed): those whose
-//     clients have received nothing for stalledAfter, and among them those that hold the most. A
-//     goroutine does that (memoryLoop), because output is added while locks are held.
+//   - From three quarters on, connections are ended, the worst ones first (shed): those with
+//     clients that have received nothing for stalledAfter, and among them those that hold the
+//     most. A goroutine does that (memoryLoop), because output is added while locks are held.
 //   - At the limit, a connection that would hold more than its fair part (fair) ends at once.
 //
 // So all connections together never hold more than twice the limit, however many they are and
@@ -64,8 +64,7 @@ func (m *Memory) Allows(own, n int) bool {
 	return own <= m.Fair(m.limit) || m.held.Load()+int64(n) <= m.limit
 }
 
-// Fair returns what each connection may have in any case, of which all together may have so many
-// bytes.
+// Fair returns the share that each connection may have in any case, out of all bytes.
 func (m *Memory) Fair(all int64) int {
 	return int(min(fairBytes, all/max(1, m.conns.Load())))
 }
@@ -84,8 +83,8 @@ func (m *Memory) Arrive(own, n int) error {
 	return nil
 }
 
-// Hold counts n bytes that a member holds for somebody who is no client of it, in the account of
-// the connections; false if these hold so much that there is no room. Add(-n) ends it.
+// Hold counts n bytes that a member holds for a caller that is no client, in the account of the
+// connections; false if there is no room. Add(-n) gives them back.
 func (m *Memory) Hold(n int) bool {
 	if m.held.Load()+int64(n) > m.limit/2 {
 		return false

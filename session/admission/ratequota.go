@@ -27,8 +27,8 @@ type RateQuota struct {
 	Path string
 
 	// Requests, of an identity only, are requests of all kinds a second; Writes those that enter
-	// the log, of a multi each of its operations. Bytes are those of requests, and for an identity
-	// also of replies, a second.
+	// the log, of a multi each of its operations. Bytes counts requests, and for an identity also
+	// replies, a second.
 	Requests, Writes, Bytes int
 	// Watches are the paths that connections watch, each of them counted for itself.
 	Watches int
@@ -42,7 +42,7 @@ const anyID = "*"
 // ErrRateQuota says that a tenant has as many sessions as it may have, or opens them too fast.
 var ErrRateQuota = errors.New("session: the tenant's rate quota is used up (rateQuota)")
 
-// tenant is what a quota bounds. rateQuotas.mu guards it.
+// tenant is the client, or the subtree, that a quota bounds. rateQuotas.mu guards it.
 type tenant struct {
 	name  string
 	quota *RateQuota
@@ -53,12 +53,12 @@ type tenant struct {
 
 // debt is a token bucket that may be overdrawn.
 type debt struct {
-	owed float64 // below zero: what may still be taken at once
+	owed float64 // below zero: the tokens left
 	at   time.Time
 }
 
-// charge takes n of what has come in at rate per second until now. At most the amount of a second
-// is saved up, and at most that of longest owed.
+// charge takes n tokens, which come in at rate per second until now. At most the tokens of a second
+// are saved up, and at most those of longest are owed.
 func (d *debt) charge(n, rate int, longest time.Duration, now time.Time) {
 	saved := float64(-rate)
 	if !d.at.IsZero() {
@@ -75,7 +75,7 @@ func (d *debt) delay(rate int) time.Duration {
 	return time.Duration(d.owed / float64(rate) * float64(time.Second))
 }
 
-// amount is what a request takes of a tenant's quota.
+// amount is the share of a request in a tenant's quota.
 type amount struct{ requests, writes, bytes int }
 
 // chargeLocked takes an amount, and returns how long the tenant has to pause until it owes nothing.
@@ -105,10 +105,10 @@ type rateQuotas struct {
 
 	mu      sync.Mutex
 	tenants map[string]*tenant
-	sweepAt int // how many of them there are when those that are idle are dropped
+	sweepAt int // the number of tenants at which the idle ones are dropped
 }
 
-// tenantsKept is how many tenants there are before it is asked whether some of them are idle.
+// tenantsKept is the number of tenants below which idle ones are kept.
 const tenantsKept = 1024
 
 func (r *rateQuotas) init(quotas []RateQuota, maxTimeout time.Duration, counts *refusals, refusals *loglimit.Limiter) {
@@ -145,7 +145,7 @@ func (r *rateQuotas) ofIdentitiesLocked(addr netip.Addr, ids []znode.Identity) *
 	return nil
 }
 
-// ofPathLocked returns the tenant to whose subtree a path belongs; nil: no quota.
+// ofPathLocked returns the tenant with the subtree of a path; nil: no quota.
 func (r *rateQuotas) ofPathLocked(path string) *tenant {
 	for i := range r.paths {
 		q := &r.paths[i]
@@ -219,7 +219,7 @@ func (r *rateQuotas) open(addr netip.Addr) (pause time.Duration, err error) {
 // full reports whether the tenant has as many sessions as it may have.
 func (t *tenant) full() bool { return t.quota.Sessions > 0 && t.sessions >= t.quota.Sessions }
 
-// Account is what a Gate knows of a connection with a session.
+// Account is the share of a connection with a session in a Gate.
 type Account struct {
 	Session wire.SessionID
 	Addr    netip.Addr
@@ -349,8 +349,8 @@ func (g *Gate) Replied(a *Account, bytes int) {
 	}
 }
 
-// refuse counts and logs a refusal. No lock is held: the state waits for that of the quotas when
-// watches fire, and a log may be slow.
+// refuse counts and logs a refusal. No lock is held: the state waits for the lock of the quotas
+// when watches fire, and a log may be slow.
 func (r *rateQuotas) refuse(t *tenant, why string) {
 	r.refused.inc(&r.refused.RateQuotaRefused)
 	r.refusals.Warn("rate quota "+t.name, why, "tenant", t.name, "quota", t.quota.Key)
@@ -377,7 +377,7 @@ func (g *Gate) AdmitWatch(a *Account, ids []znode.Identity, path string) bool {
 	return true
 }
 
-// ForgetWatch ends what AdmitWatch began.
+// ForgetWatch takes a path of AdmitWatch out of the count.
 func (g *Gate) ForgetWatch(a *Account, path string) {
 	r := &g.rates
 	if len(r.identities) == 0 && len(r.paths) == 0 {

@@ -43,7 +43,7 @@ func (t *throttle) init(l *Limits, r *refusals) {
 }
 
 // takeTurn waits until n bytes of heavy requests may be processed. It returns the bytes to release
-// later; 0 if the request is not heavy. Its error is that of ctx.
+// later; 0 if the request is not heavy. Its error is from ctx.
 func (t *throttle) takeTurn(ctx context.Context, c Conn, n int) (taken int, err error) {
 	if n < HeavyBytes {
 		return 0, nil
@@ -87,7 +87,7 @@ func (t *throttle) enter() {
 	t.inProcess++
 }
 
-// leave takes requests out of the count that are answered, or whose connection has ended. It also
+// leave takes requests out of the count that are answered, or have lost their connection. It also
 // wakes a wait of that connection. heavyBytes are from takeTurn.
 func (t *throttle) leave(requests, largeBytes, heavyBytes int) {
 	t.heavy.Release(int64(heavyBytes))

@@ -28,7 +28,7 @@ const (
 	qopAuth    = "auth"
 )
 
-// ErrRefused is what the errors of Server.Step are (errors.Is): the client has not proved who it
+// ErrRefused is behind the errors of Server.Step (errors.Is): the client has not proved who it
 // is. The message says why; it is for the log and not for the client, and has no secret.
 var ErrRefused = errors.New("sasl: refused")
 
@@ -100,8 +100,8 @@ func (s *Server) verify(token []byte) (answer []byte, user string, err error) {
 	ha1, known := s.users[user] // without an entry the same is computed, so that it takes as long
 	a1 := string(ha1[:]) + ":" + s.nonce + ":" + d["cnonce"]
 	if authzid, given := d["authzid"]; given {
-		// What the client wants to act as is part of the hash, and no more than that: a
-		// client that proves to be a user is that user.
+		// The authorization id is part of the hash, and has no other use: a client that proves to
+		// be a user is that user.
 		a1 += ":" + authzid
 	}
 	response := func(a2 string) string {
@@ -119,7 +119,7 @@ func (s *Server) verify(token []byte) (answer []byte, user string, err error) {
 	return []byte("rspauth=" + response(":"+d["digest-uri"])), user, nil
 }
 
-// Mistaken is the user whose name came with a wrong password; empty if that has not happened.
+// Mistaken is the name that came with a wrong password; empty if none did.
 func (s *Server) Mistaken() string { return s.mistaken }
 
 func hexMD5(text string) string {
@@ -127,7 +127,7 @@ func hexMD5(text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// directives are those of a client's response, by name.
+// directives are the directives of a client's response, by name.
 type directives map[string]string
 
 // user decodes the name of the user: UTF-8 if the client says so, otherwise ISO 8859-1.

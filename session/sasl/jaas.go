@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// userOption is what the options of DigestLoginModule that name a user begin with.
+// userOption begins the options of DigestLoginModule that name a user.
 const userOption = "user_"
 
 // ParseJAAS reads the users in one section of a JAAS file:
@@ -18,10 +18,9 @@ const userOption = "user_"
 //	};
 //
 // found is false when the file has no such section. The whole file must be right by Java's rules.
-// Of those it is stricter where Java passes over what nobody can mean: a string that does not end,
-// a single slash. What it cannot do is an error as well: a login module other than
-// DigestLoginModule (Kerberos is one), a password with ${...}, which Java replaces by a property.
-// The error is a *SyntaxError.
+// It is stricter than Java, which passes over some plain mistakes: a string that does not end, a
+// single slash. An error, too, are a login module other than DigestLoginModule (Kerberos is one),
+// and a password with ${...}, which Java replaces by a property. The error is a *SyntaxError.
 func ParseJAAS(text, section string) (users Users, found bool, err error) {
 	text = strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\r", "\n")
 	p := jaasParser{text: text, line: 1, section: section, sections: map[string]bool{}, users: Users{}}
@@ -58,7 +57,7 @@ type jaasParser struct {
 	err      error
 }
 
-// fault ends the parser with what is wrong with the present token.
+// fault ends the parser with an error about the present token.
 func (p *jaasParser) fault(format string, args ...any) { p.faultAt(p.at, format, args...) }
 
 func (p *jaasParser) faultAt(line int, format string, args ...any) {
@@ -128,7 +127,7 @@ func (p *jaasParser) readModule(wanted bool) {
 	p.expect(';', "; behind the options")
 }
 
-// addUser adds a user whose password is in that line.
+// addUser adds a user with the password in that line.
 func (p *jaasParser) addUser(at int, name, password string) {
 	_, twice := p.users[name]
 	switch {

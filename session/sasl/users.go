@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// HA1 is the MD5 of user:realm:password: what a server needs of a user. It is as good as the
+// HA1 is the MD5 of user:realm:password, from which a server verifies a login. It is as good as the
 // password for a login with DIGEST-MD5, and is not printed.
 type HA1 [md5.Size]byte
 
@@ -56,7 +56,7 @@ func Entry(user, password string) (string, error) {
 	return user + ":" + Realm + ":" + hex.EncodeToString(ha1[:]), nil
 }
 
-// checkName says what is wrong with the name of a user in a users file.
+// checkName returns the fault of the name of a user in a users file.
 func checkName(user string) error {
 	switch {
 	case user == "" || strings.ContainsAny(user, ":\r\n") || strings.HasPrefix(user, "#") || strings.TrimSpace(user) != user:
@@ -67,8 +67,7 @@ func checkName(user string) error {
 	return nil
 }
 
-// SyntaxError is what is wrong with a file, and where. It has nothing of the file that may be a
-// secret.
+// SyntaxError is a fault of a file, and its line. It has no part of the file that may be a secret.
 type SyntaxError struct {
 	Line   int // from 1
 	Reason string

@@ -80,7 +80,7 @@ func (d *Door) Counts() (Counts, bool) {
 // Hold reserves memory for an answer, false if there is not enough; Release frees it. All answers
 // together may take a quarter of maxClientMemory.
 func (d *Door) Hold(bytes int) bool {
-	if d.held.Add(int64(bytes)) <= int64(d.cfg.Settings.Limits.Memory/4) && d.cfg.Sessions.Hold(bytes) {
+	if d.held.Add(int64(bytes)) <= int64(d.cfg.Settings.Limits.Memory/4) && d.cfg.Sessions.Memory().Hold(bytes) {
 		return true
 	}
 	d.held.Add(int64(-bytes))
@@ -91,7 +91,7 @@ func (d *Door) Hold(bytes int) bool {
 // Release frees the bytes that Hold has reserved.
 func (d *Door) Release(bytes int) {
 	d.held.Add(int64(-bytes))
-	d.cfg.Sessions.Release(bytes)
+	d.cfg.Sessions.Memory().Add(-bytes)
 }
 
 // right is who may ask for something.
