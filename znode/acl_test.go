@@ -120,7 +120,7 @@ func TestGrantsAgreeWithAScan(t *testing.T) {
 	}
 }
 
-// manyAddresses is an ACL of n addresses, none of them that of a client.
+// manyAddresses is an ACL of n addresses, none of them a client's.
 func manyAddresses(n int) []wire.ACL {
 	acl := make([]wire.ACL, n)
 	for i := range acl {

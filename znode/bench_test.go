@@ -64,7 +64,7 @@ func benchStore(tb testing.TB, n int) *Store {
 	return s
 }
 
-// shared is a Store of a million nodes for the benchmarks that do not mind what others did to it.
+// shared is a Store of a million nodes for the benchmarks that do not depend on its content.
 var shared = sync.OnceValue(func() *Store { return benchStore(new(testing.B), million) })
 
 func lastSeq(s *Store) int {
@@ -85,7 +85,7 @@ func BenchmarkCreate(b *testing.B) {
 	applyAll(b, s, entries)
 }
 
-// BenchmarkLock is what a lock costs: an ephemeral sequential node created and deleted.
+// BenchmarkLock is the cost of a lock: an ephemeral sequential node created and deleted.
 func BenchmarkLock(b *testing.B) {
 	s := benchStore(b, 1000)
 	seq := uint64(lastSeq(s))
@@ -198,7 +198,7 @@ func BenchmarkRestore(b *testing.B) {
 	}
 }
 
-// BenchmarkDigest and BenchmarkCheck are what an operator waits for with a million nodes.
+// BenchmarkDigest and BenchmarkCheck are the self-check and the digest of a million nodes.
 func BenchmarkDigest(b *testing.B) {
 	s := shared()
 	for b.Loop() {

@@ -158,7 +158,7 @@ func FuzzDecodeCommand(f *testing.F) {
 	})
 }
 
-// FuzzDecodeEntry also applies what it could decode: whatever a log holds, Apply must neither panic
+// FuzzDecodeEntry also applies the decoded entry: whatever a log holds, Apply must neither panic
 // nor break an invariant. The checksum is set right, so that the fuzzer gets past it.
 func FuzzDecodeEntry(f *testing.F) {
 	f.Add(AppendEntry(nil, Stamp{12345, 678, ExtendedTypes}, encodedCommands(testCommands())))

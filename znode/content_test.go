@@ -81,7 +81,7 @@ func equalNodes(t *testing.T, a, b Node) {
 	}
 }
 
-// TestContentRefused: what no state can hold is named.
+// TestContentRefused: the error names the node or session that no state can hold.
 func TestContentRefused(t *testing.T) {
 	node := func(path string, change func(*Node)) Node {
 		n := Node{Path: path, ACL: wire.OpenACL}

@@ -5,7 +5,7 @@
 // then tx.go and request.go (the effects of each command) and effect.go (the only functions that
 // change a node).
 //
-// # Who calls what
+// # Callers
 //
 //	quorum    DecodeEntry, Apply           for each entry of the log, in its order, one goroutine
 //	          Snapshot, WriteTo, Release   Snapshot not during Apply; the rest from any goroutine
@@ -14,7 +14,7 @@
 //	          Command.Append, Command.Key  to propose a command and to find it again
 //	tests     Check, Digest
 //
-// # What it promises
+// # Promises
 //
 // Apply is a function of the state, the term and the entry. Members that applied the same entries
 // have the same state, and Digest is the same, whether or not they were restored from a snapshot on
@@ -50,7 +50,7 @@
 //
 // # How it is built
 //
-//	Store         what the others call: Apply, the reads, Snapshot
+//	Store         the front: Apply, the reads, Snapshot
 //	  state       zxid, clock, members, and
 //	    tree      nodes, links, paths, ACLs, quotas, listings; knows no session and no command
 //	    Registry  sessions, their last seqs, their ephemerals by slot; knows no tree
@@ -60,7 +60,7 @@
 // The tree has its nodes in rows:
 //
 //	paths   map: path -> slot
-//	nodes   rows by slot, in pages of 16:  what a snapshot keeps; shared with it, copied on write
+//	nodes   rows by slot, in pages of 16:  the content of a snapshot; shared with it, copied on write
 //	links   rows by slot, in pages of 16:  parent, first child, siblings, sums of the nodes below
 //	acls    each different ACL once, with a count of its nodes
 //

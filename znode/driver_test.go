@@ -26,7 +26,7 @@ type driver struct {
 	tap     func(entry []byte) // sees every entry after it was applied
 }
 
-// conn is what the member with the connection of a session knows.
+// conn is the knowledge of the member that has the connection of a session.
 type conn struct {
 	generation, seq uint64
 	password        []byte

@@ -7,7 +7,7 @@ import (
 	"lockkeeper/wire"
 )
 
-// TestIdentitiesStay: a command that carries no identities is judged by those of the newest one of
+// TestIdentitiesStay: a command without identities is judged by the identities of the newest one of
 // its generation that did. They go with the generation, and a snapshot has them.
 func TestIdentitiesStay(t *testing.T) {
 	d := newDriver(t)

@@ -51,8 +51,8 @@ func (m *model) touch(path string) {
 	}
 }
 
-// moveQuota does change, which creates or deletes the node at path, and notes whose usage that
-// moves if the node is the limits of a quota.
+// moveQuota does change, which creates or deletes the node at path, and notes the quota
+// with the usage that moves if the node is the limits of a quota.
 func (m *model) moveQuota(path string, change func()) {
 	quota, ok := strings.CutSuffix(path, "/zookeeper_limits")
 	quota, under := strings.CutPrefix(quota, "/zookeeper/quota")
@@ -75,7 +75,7 @@ func (m *model) moveQuota(path string, change func()) {
 	}
 }
 
-// quotaCode is the answer of the quota to so many more nodes and bytes, for the limits that the
+// quotaCode is the answer of the quota to more nodes and bytes, for the limits that the
 // test uses.
 func (m *model) quotaCode(path string, count, size int) wire.Code {
 	q := m.quotaFor(path)

@@ -28,13 +28,13 @@ type model struct {
 	ids     []Identity
 	changed bool
 	events  []Event
-	touched map[string]bool // paths of quotas whose usage was changed
+	touched map[string]bool // paths of quotas with a changed usage
 }
 
 type mnode struct {
 	data      []byte
 	acl       []wire.ACL
-	stat      wire.Stat // but for what the tree says: Cversion, NumChildren, DataLength
+	stat      wire.Stat // but for the fields from the tree: Cversion, NumChildren, DataLength
 	creates   int32
 	ephemeral bool
 	ttlMs     int64
@@ -208,7 +208,7 @@ func (m *model) event(typ wire.EventType, path string) {
 	m.events = append(m.events, e)
 }
 
-// up is the path of the parent; "" for what is directly below the root.
+// up is the path of the parent; "" directly below the root.
 func up(path string) string { return path[:strings.LastIndex(path, "/")] }
 
 // at is the path under which the node is stored that a client calls path.
@@ -419,7 +419,7 @@ func (m *model) create(op wire.Op, q wire.CreateTTLRequest, inMulti bool, res *O
 	if q, ok := strings.CutSuffix(full, "/zookeeper_stats"); ok && strings.HasPrefix(q, "/zookeeper/quota/") {
 		n.data = m.usageText(strings.TrimPrefix(q, "/zookeeper/quota"))
 	}
-	// A new quota takes over what others were charged for.
+	// A new quota takes over charges of others.
 	m.moveQuota(full, func() { m.nodes[full] = n })
 	m.touch(full)
 	m.changed = true

@@ -93,7 +93,7 @@ func (o *oracle) step() {
 	o.compare()
 }
 
-// learn keeps up with the sessions, as a member does, and counts what came up.
+// learn keeps up with the sessions, as a member does, and counts the cases.
 func (o *oracle) learn(c Command, r Result) {
 	o.seen[r.Status.String()]++
 	if r.Status != Done {
@@ -272,7 +272,7 @@ func (o *oracle) op(inMulti bool) (wire.Op, wire.Record) {
 		wire.CreateRequest{Path: path, Data: o.data(path), ACL: o.acl(), Mode: mode}
 }
 
-// compare compares the whole state of the Store with that of the model.
+// compare compares the whole state of the Store with the model.
 func (o *oracle) compare() {
 	o.t.Helper()
 	super := []Identity{{"super", ""}}
@@ -333,7 +333,7 @@ func (o *oracle) compare() {
 	o.compareReads()
 }
 
-// compareReads compares what some client may read.
+// compareReads compares the reads of some client.
 func (o *oracle) compareReads() {
 	o.t.Helper()
 	path := o.path()

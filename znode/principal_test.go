@@ -2,7 +2,7 @@ package znode
 
 import "testing"
 
-// TestX500Names has what Java 17 says of each (new X500Principal(name)).
+// TestX500Names has the verdict of Java 17 on each (new X500Principal(name)).
 func TestX500Names(t *testing.T) {
 	for name, want := range map[string]bool{
 		"":                           true,
@@ -78,7 +78,7 @@ func TestX500Names(t *testing.T) {
 	}
 }
 
-// TestPrincipals has what ZooKeeper's KerberosName accepts: its pattern, or anything without an
+// TestPrincipals has the rule of ZooKeeper's KerberosName: its pattern, or anything without an
 // "@".
 func TestPrincipals(t *testing.T) {
 	for name, want := range map[string]bool{

@@ -22,8 +22,8 @@ var realitySeed = flag.Uint64("reality-seed", 0, "what TestReality starts its ra
 
 // TestReality sends random requests to a ZooKeeper and to a Store and compares the answers: codes,
 // paths, data, and of the Stats all that does not depend on the clock or on how zxids are counted.
-// It keeps away from what Debian's 3.8.0 does differently from 3.9 (docs/protocol/wire.md section
-// 13) and from what the Store does better on purpose (quotas within quotas and within a multi).
+// It avoids the differences of Debian's 3.8.0 from 3.9 (docs/protocol/wire.md section
+// 13) and those that the Store makes on purpose (quotas within quotas and within a multi).
 func TestReality(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a ZooKeeper")
@@ -123,7 +123,7 @@ func dialZooKeeper(t *testing.T, addr string) *zooKeeper {
 	return nil
 }
 
-// call sends a request whose body is already encoded and returns the code and the body of the
+// call sends a request with an encoded body and returns the code and the body of the
 // reply.
 func (z *zooKeeper) call(op wire.Op, body []byte) (wire.Code, []byte, error) {
 	z.xid++
@@ -154,7 +154,7 @@ type reality struct {
 	quota bool // there is one on /a
 }
 
-// comparable returns what two servers must agree about.
+// comparable returns the part that two servers must agree about.
 func comparableStat(s wire.Stat) string {
 	return fmt.Sprintf("v=%d cv=%d av=%d len=%d children=%d owned=%v changed=%v child=%v",
 		s.Version, s.Cversion, s.Aversion, s.DataLength, s.NumChildren, s.EphemeralOwner != 0, s.Mzxid != s.Czxid, s.Pzxid != s.Czxid)

@@ -119,8 +119,8 @@ func TestTTLNodesAreReapedWhenChildlessAndUnchanged(t *testing.T) {
 	}
 }
 
-// TTL nodes and containers live by the cluster's clock. What wall clocks say, forwards or
-// backwards, kills nothing and keeps nothing alive (C8); it is what nodes show as their times.
+// TTL nodes and containers live by the cluster's clock. Wall clocks, forwards or backwards, delete
+// nothing and keep nothing alive (C8); nodes only show them as their times.
 //
 // Defends: C8.
 func TestWallClocksDoNotReap(t *testing.T) {

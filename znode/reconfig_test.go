@@ -61,8 +61,7 @@ func (c *changer) config() (string, wire.Stat) {
 
 var asSuper = Identity{Scheme: schemeSuper}
 
-// The codes are those of ZooKeeper 3.8.0 for the same requests, where a comment does not say
-// otherwise.
+// ZooKeeper 3.8.0 gives the same codes for the same requests, where no comment says otherwise.
 func TestReconfigRequests(t *testing.T) {
 	spec := func(n int, host string) string {
 		return fmt.Sprintf("server.%d=%s:2888:3888:participant;0.0.0.0:2181", n, host)
@@ -229,7 +228,7 @@ func TestReconfigTakesEffectAtItsEnd(t *testing.T) {
 	}
 }
 
-// What the leader's file says counts for the addresses as long as reconfig is not enabled, and
+// The leader's file counts for the addresses as long as reconfig is not enabled, and
 // never for who the members are.
 func TestMembersOfTheFile(t *testing.T) {
 	c := newChanger(t, 0)

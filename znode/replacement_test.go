@@ -121,7 +121,7 @@ func snapshotOf(t *testing.T, s *Store) []byte {
 	return b.Bytes()
 }
 
-// TestReplacement: the state after a restore is that of the snapshot after all its sessions have
+// TestReplacement: the state after a restore is the snapshot's after all its sessions have
 // been closed, at a zxid beyond those of both, on replicas that took it over whole or from the log.
 func TestReplacement(t *testing.T) {
 	from := richStore(t, 9000)

@@ -182,7 +182,7 @@ func (sc *script) attach(a *args) {
 	sc.result(r)
 }
 
-// set changes what is around the Store: set time=5000 clock=5000 term=2
+// set changes the surroundings of the Store: set time=5000 clock=5000 term=2
 // flags=quota,ttl,skipacl,nodigest,x509,sasl,key.
 func (sc *script) set(a *args) {
 	sc.timeMs = a.num("time", sc.timeMs)
@@ -225,7 +225,7 @@ func (sc *script) requestOf(a *args, sub []string) Command {
 	}
 	cmd.Seq = uint64(a.num("seq", int64(cmd.Seq)))
 	cmd.Generation = uint64(a.num("gen", int64(cmd.Generation)))
-	if v, ok := a.named["cut"]; ok { // all but so many bytes of the body
+	if v, ok := a.named["cut"]; ok { // all but that number of bytes of the body
 		n, _ := strconv.Atoi(v)
 		cmd.req().Body = cmd.req().Body[:len(cmd.req().Body)-n]
 	}
@@ -235,7 +235,7 @@ func (sc *script) requestOf(a *args, sub []string) Command {
 	return cmd
 }
 
-// result prints what came of a command.
+// result prints the outcome of a command.
 func (sc *script) result(r Result) {
 	if r.Status != Done {
 		sc.printf("%v%s at %v", r.Status, generationText(r.Generation), r.Zxid)

@@ -117,7 +117,7 @@ func assemble(kinds []blockKind, payloads [][]byte) []byte {
 	return out.Bytes()
 }
 
-// TestRestoreContradictions has snapshots whose checksums are right and whose contents are not.
+// TestRestoreContradictions has snapshots with right checksums and wrong contents.
 func TestRestoreContradictions(t *testing.T) {
 	list := &aclList{entries: wire.OpenACL}
 	head := func(nodes, sessions uint64) []byte {
@@ -393,7 +393,7 @@ func TestSnapshotRelease(t *testing.T) {
 	other.Release()
 }
 
-// failingWriter fails after so many bytes.
+// failingWriter fails after some bytes.
 type failingWriter struct{ after int }
 
 func (w *failingWriter) Write(b []byte) (int, error) {
@@ -444,8 +444,8 @@ func TestCopyOnWrite(t *testing.T) {
 	}
 }
 
-// FuzzRestore gives Restore blocks with right checksums. What it accepts must be a state that Check
-// accepts, that survives another snapshot, and that goes on working.
+// FuzzRestore gives Restore blocks with right checksums. A state that it accepts must pass
+// Check, survive another snapshot, and go on working.
 func FuzzRestore(f *testing.F) {
 	for _, s := range []*Store{New(), smallState(f)} {
 		_, payloads := blocks(f, snapshotBytes(f, s))

@@ -173,7 +173,7 @@ func TestChildrenInOrder(t *testing.T) {
 	}
 }
 
-// TestReadsAreKept: what a read or an event returned stays as it was, whatever happens to the node.
+// TestReadsAreKept: the result of a read or an event stays as it was, whatever happens to the node.
 func TestReadsAreKept(t *testing.T) {
 	d := newDriver(t)
 	d.apply(d.open(1))
@@ -340,7 +340,7 @@ func TestIDsThatComeBack(t *testing.T) {
 	}
 }
 
-// TestSlotsAreUsedAgain: a Store does not grow from what comes and goes.
+// TestSlotsAreUsedAgain: a Store does not grow from nodes that come and go.
 func TestSlotsAreUsedAgain(t *testing.T) {
 	d := newDriver(t)
 	for round := range 300 {

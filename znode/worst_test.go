@@ -24,7 +24,7 @@ type worstCase struct {
 	name string
 	// prepare makes the state and returns the request that is measured.
 	prepare func(tb testing.TB, s *worstStore) (wire.Op, wire.Record)
-	// again makes the state what it was, so that the request can be measured once more; nil if it
+	// again restores the state, so that the request can be measured once more; nil if it
 	// is that already.
 	again func(s *worstStore)
 }
@@ -71,7 +71,7 @@ func fill(op func(i int) wire.MultiOp) wire.MultiRequest {
 	}
 }
 
-// multiEndBytes is the size of what stands before each op of a multi and behind the last.
+// multiEndBytes is the size of the bytes before each op of a multi and behind the last.
 const multiEndBytes = 9
 
 func opCreate(path string, acl []wire.ACL, mode wire.CreateMode) wire.MultiOp {
@@ -214,8 +214,8 @@ func costOf(tb testing.TB, c Command) Cost {
 	return CostOf(record, nil)
 }
 
-// BenchmarkWorst is how long the worst requests of at most 1 MB take to apply: so long the state is
-// locked. The CPU time of that thread is what counts on a machine that has more to do.
+// BenchmarkWorst measures how long the worst requests of at most 1 MB take to apply, with the state
+// locked. On a busy machine the CPU time of that thread counts.
 //
 // Defends: C9.
 func BenchmarkWorst(b *testing.B) {
@@ -282,7 +282,7 @@ func TestCostOfPrefixes(t *testing.T) {
 	}
 }
 
-// What an attack needs is too dear, and what programs send is not.
+// The requests of an attack are too dear, and those that programs send are not.
 //
 // Defends: C9.
 func TestCost(t *testing.T) {

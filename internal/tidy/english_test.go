@@ -46,7 +46,7 @@ var budgets = map[string]budget{
 	"session":  {1.2, 0.3, 0.3, 0.3},
 	"wire":     {2.5, 0.3, 0.5, 0.5},
 	"zkdata":   {1.8, 0.1, 0.1, 0.1},
-	"znode":    {2.8, 0.5, 0.3, 0.4},
+	"znode":    {0.8, 0.2, 0.1, 0.1},
 }
 
 // Names of budgets that are no rooms: the Markdown files; the pages of help of the commands, their

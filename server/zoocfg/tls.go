@@ -38,9 +38,10 @@ var sslPrefixes = [...]string{clientSide: "ssl.", peerSide: "ssl.quorum."}
 type tlsLoader struct {
 	secure                 endpoint                 // secureClientPort, secureClientPortAddress
 	minVersion, maxVersion [len(sslPrefixes)]uint16 // of ssl.protocol
-	tls13                  [len(sslPrefixes)]bool   // some of ssl.ciphersuites
+	tls13                  [len(sslPrefixes)]bool   // ssl.ciphersuites has some of TLS 1.3
 	cert, key, ca, crl     string                   // tls.*
-	x509                   property                 // authProvider.N, X509AuthenticationProvider
+	// x509 is authProvider.N with X509AuthenticationProvider.
+	x509 property
 }
 
 // side is the part that the keys of a side fill.
