@@ -25,7 +25,7 @@ var (
 //
 // Defends: C1.
 func TestRandomChanges(t *testing.T) {
-	for i := range *changeSeeds {
+	for i := range few(*changeSeeds) {
 		seed := *changeSeed + uint64(i)
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			inChanging(t, 5, func(t *testing.T, c *cluster) {

@@ -19,7 +19,7 @@ var replacements = flag.Int("disks", 60, "how many disks are replaced, one after
 // and no command takes effect twice.
 func TestRandomDisksAreReplaced(t *testing.T) {
 	const each = 200 // all nodes stay, so a cluster is not used for ever
-	for left, round := *replacements, uint64(1); left > 0; left, round = left-each, round+1 {
+	for left, round := few(*replacements), uint64(1); left > 0; left, round = left-each, round+1 {
 		replaceDisks(t, 3+int(round%3), min(left, each), rand.New(rand.NewPCG(1, round)))
 	}
 }

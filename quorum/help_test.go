@@ -135,6 +135,14 @@ type cluster struct {
 	blank   map[int]int // how often a member was started on a blank disk
 }
 
+// few is n, and a quarter of it with -short: the number of rounds of a random test.
+func few(n int) int {
+	if testing.Short() {
+		return max(1, n/4)
+	}
+	return n
+}
+
 // inCluster runs f on a cluster of n members inside a bubble. change may alter a member's
 // configuration.
 func inCluster(t *testing.T, n int, change func(*Config), f func(t *testing.T, c *cluster)) {

@@ -99,7 +99,7 @@ func TestOverlapsOfHeartbeatsWithVotes(t *testing.T) {
 // Defends: C1.
 func TestOverlapsOfHeartbeatsWithProposals(t *testing.T) {
 	// A new cluster for each 40, because all nodes stay.
-	for rounds := *overlaps / 10; rounds > 0; rounds -= 40 {
+	for rounds := few(*overlaps) / 10; rounds > 0; rounds -= 40 {
 		overlapWithProposals(t, min(rounds, 40))
 	}
 }

@@ -176,7 +176,6 @@ func useBoth(t *testing.T, addrs ...string) {
 // TestAdminAgainstZooKeeper compares the commands of the HTTP port with a real ZooKeeper's, as
 // texts: the same fields in the same order, with values of the same kind.
 func TestAdminAgainstZooKeeper(t *testing.T) {
-	t.Parallel()
 	zk, zkAdmin := fmt.Sprintf("127.0.0.1:%d", freePort(t)), fmt.Sprintf("127.0.0.1:%d", freePort(t))
 	startZooKeeperAt(t, zk, "", adminLines(zkAdmin))
 	awaitZooKeeper(t, zk)
@@ -203,7 +202,6 @@ func adminLines(addr string) string {
 // TestAdminAgainstZooKeeperCluster does the same with a leader and a follower of a cluster of two
 // voters and an observer.
 func TestAdminAgainstZooKeeperCluster(t *testing.T) {
-	t.Parallel()
 	lines := ""
 	for id := range 3 {
 		lines += fmt.Sprintf("server.%d=127.0.0.1:%d:%d%s\n", id+1, freePort(t), freePort(t), []string{"", "", ":observer"}[id])
@@ -306,7 +304,6 @@ func TestAdminIsForEverybodyToRead(t *testing.T) {
 // TestAdminListingsAreBounded: a listing ends where maxResponseBytes does, is JSON all the same,
 // and says so.
 func TestAdminListingsAreBounded(t *testing.T) {
-	t.Parallel()
 	s := startReal(t, func(c *Config) {
 		superSettings(c)
 		c.Limits.Response = 4 << 10

@@ -21,7 +21,6 @@ const _ = uint(quorum.MaxClaims - session.MaxClaims)
 //
 // Defends: C9.
 func TestUnknownSessionsStayOutOfTheLog(t *testing.T) {
-	t.Parallel()
 	members, _ := startCluster(t, "maxClientCnxns=0\n")
 	for _, s := range members {
 		awaitServing(t, s)
@@ -54,9 +53,9 @@ func TestUnknownSessionsStayOutOfTheLog(t *testing.T) {
 	zxid, last := zxids(), index()
 	var clients sync.WaitGroup
 	for i, s := range members {
-		for worker := range 10 {
+		for worker := range 25 {
 			clients.Go(func() {
-				for n := range 100 {
+				for n := range 40 {
 					c := dialReal(t, s)
 					c.req.SessionID, c.req.Password = wire.SessionID(1<<60|i<<20|worker<<10|n), make([]byte, wire.PasswordLen)
 					c.connect(10 * time.Second)

@@ -228,7 +228,6 @@ func TestDeadlockComesAndGoes(t *testing.T) {
 // TestLargeDirectoriesAreBounded: a page of children is a page, however many there are, and so is a
 // page of locks.
 func TestLargeDirectoriesAreBounded(t *testing.T) {
-	t.Parallel()
 	c := newConsoleTest(t)
 	z := c.client()
 	z.call(wire.OpCreate, create("/d", nil, wire.ModePersistent))

@@ -259,7 +259,6 @@ func TestFenceOnEveryMember(t *testing.T) {
 // TestFenceAgreesWithLocks: on random directories, GET /fence tells of each contender the same as
 // package locknode does for `lockkeeper locks`, by the paths of its lock, its queue and its node.
 func TestFenceAgreesWithLocks(t *testing.T) {
-	t.Parallel()
 	s := startReal(t, func(c *Config) { c.HTTP.Addr = "127.0.0.1:0" })
 	sessions := make([]*rawClient, 3)
 	for i := range sessions {

@@ -236,7 +236,6 @@ func askWord(t *testing.T, addr, word string) string {
 // TestWordsAgainstZooKeeper compares the answers with a real ZooKeeper's, line by line: the same
 // keys in the same order, and values of the same kind.
 func TestWordsAgainstZooKeeper(t *testing.T) {
-	t.Parallel()
 	zk := startZooKeeper(t)
 	s := startReal(t, allWords)
 	ask := func(addr, word string) string { return askWord(t, addr, word) }

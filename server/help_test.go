@@ -30,7 +30,7 @@ const patience = 20 * time.Second
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == parallel.DefValue {
-		_ = flag.Set("test.parallel", "6")
+		_ = flag.Set("test.parallel", "4")
 	}
 	os.Exit(m.Run())
 }

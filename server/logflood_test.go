@@ -15,7 +15,6 @@ import (
 //
 // Defends: C9.
 func TestStrangersCannotFillTheLog(t *testing.T) {
-	t.Parallel()
 	var out lockedBuffer
 	dir := t.TempDir()
 	s := startReal(t, func(c *Config) {

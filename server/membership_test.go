@@ -98,7 +98,6 @@ func TestReconfigOfAStandaloneMember(t *testing.T) {
 // The smallest and the largest number that a member may have are numbers like any other: such
 // members lead, transfer the leadership, open sessions, leave and come back.
 func TestMembersFromZeroTo255(t *testing.T) {
-	t.Parallel()
 	ids := []uint8{0, 1, 255}
 	members, ports := startMembers(t, ids, "reconfigEnabled=true\nskipACL=yes\nextendedTypesEnabled=true\n")
 	var clients []*rawClient

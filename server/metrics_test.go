@@ -279,7 +279,6 @@ func TestMetricsPage(t *testing.T) {
 // TestMetricsAgainstZooKeeper: after the same traffic the metrics that count it are equal to a real
 // ZooKeeper's.
 func TestMetricsAgainstZooKeeper(t *testing.T) {
-	t.Parallel()
 	zk := startZooKeeper(t)
 	s := startReal(t, allWords)
 	ours := s.ClientAddr().String()

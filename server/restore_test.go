@@ -130,7 +130,6 @@ func sameState(t *testing.T, s *Server, snapshot []byte, zxid wire.Zxid) {
 // cluster, is the state of that moment, on all its members; the members of the cluster stay who
 // they are.
 func TestRestoreIntoAnotherCluster(t *testing.T) {
-	t.Parallel()
 	from := startReal(t, restorable)
 	stop := make(chan struct{})
 	var writers sync.WaitGroup
