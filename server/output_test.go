@@ -143,7 +143,9 @@ func TestEventForMany(t *testing.T) {
 		if h, _ := conns[0].reply(); h.Err != wire.CodeOK {
 			t.Errorf("%+v", h)
 		}
-		if own, other := w.take(); own != 0 || other < clients || other > clients+1 {
+		// The reader of the writing client's connection may send that one's event, its
+		// reply, or both.
+		if own, other := w.take(); own > 2 || own+other < clients || own+other > clients+1 {
 			t.Errorf("%d writes by readers, %d by others", own, other)
 		}
 		synctest.Wait()
