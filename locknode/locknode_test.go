@@ -4,13 +4,10 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"lockkeeper/internal/cputime"
 )
 
 func TestPlace(t *testing.T) {
@@ -321,25 +318,6 @@ func deadlocksByPairs(locks []Lock) map[Ref]bool {
 		}
 	})
 	return marked
-}
-
-// TestLongQueuesTakeLinearTime has 50 000 contenders, of which many are in a second queue. They
-// take at most 40 times as much CPU time as a tenth of them; 100 times would be quadratic.
-func TestLongQueuesTakeLinearTime(t *testing.T) {
-	took := func(n int) time.Duration {
-		var token int64
-		r := rand.New(rand.NewPCG(1, 1))
-		first, second := randomQueue(r, n, n, "/a", &token), randomQueue(r, n, n, "/b", &token)
-		runtime.GC()
-		began := cputime.Process()
-		a, b := Resolve(Sorted("/a", first)), Resolve(Sorted("/b", second))
-		Deadlocks([]Lock{{"/a", a}, {"/b", b}})
-		return cputime.Process() - began
-	}
-	few := took(5_000) + time.Millisecond
-	if many := took(50_000); many > 40*few {
-		t.Errorf("ten times as many take %v instead of %v", many, few)
-	}
 }
 
 // Notes nest as deep as whoever makes a node likes. None takes long to read, nor a deep stack.

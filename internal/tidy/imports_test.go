@@ -139,7 +139,6 @@ const imports = `
 // and what it imports anyway.
 const testImports = `
 	session:               internal/cputime
-	locknode:              internal/cputime
 	deploy:                internal/freeport server/zoocfg
 	deploy/check:          jepsen server/zoocfg go.yaml.in/yaml/v3 internal/testcert github.com/go-zookeeper/zk
 	                       helm.sh/helm/v4/pkg/chart/common helm.sh/helm/v4/pkg/chart/common/util helm.sh/helm/v4/pkg/chart/v2/lint
