@@ -34,11 +34,11 @@ const (
 	// MaxHTTPConns is how many connections the HTTP port may have.
 	MaxHTTPConns = 32
 
-	// Unlimited turns MaxClientCnxns, MaxCnxns, and those of Limits off that may be off: Nodes,
+	// Unlimited turns Client.MaxCnxnsPerAddr and Client.MaxCnxns off, and of Limits Nodes,
 	// DataBytes, Sessions, SessionsPerAddr, MultiReadOps and MultiReadBytes.
 	Unlimited = -1
 
-	// MaxMaxBuffer is the largest MaxBuffer. A request travels in one log entry, and 64 of
+	// MaxMaxBuffer is the largest Client.MaxBuffer. A request travels in one log entry, and 64 of
 	// them in one request between members, for which there is a time limit and a largest size.
 	MaxMaxBuffer = 4 << 20
 
