@@ -28,14 +28,17 @@ type system struct {
 	version string
 	// start starts members with their data below dir, and waits until they serve.
 	start func(ctx context.Context, dir string, members int) (cluster, error)
-	takes func(load) bool
-	jit   bool // compiles what it runs often while it runs
+	only  func(load) bool // the loads that it takes; nil: all
+	jit   bool            // compiles what it runs often while it runs
 }
+
+// takes reports whether the system takes a load.
+func (s *system) takes(l load) bool { return s.only == nil || s.only(l) }
 
 // systems are those with these names.
 func systems(names []string, c config) (list []*system, err error) {
 	for _, name := range names {
-		s, target := &system{name: name, takes: func(load) bool { return true }}, jepsen.Target{}
+		s, target := &system{name: name}, jepsen.Target{}
 		switch name {
 		case "lockkeeper":
 			s.version, target = lockkeeperVersion(c.sources), jepsen.Lockkeeper(c.binary)
@@ -45,13 +48,13 @@ func systems(names []string, c config) (list []*system, err error) {
 				return nil, err
 			}
 		case "etcd":
-			s.version, s.takes = etcdVersion(), func(l load) bool { return l.etcd }
+			s.version, s.only = etcdVersion(), func(l load) bool { return l.etcd }
 			s.start = func(ctx context.Context, dir string, members int) (cluster, error) {
 				return startEtcd(ctx, dir, members)
 			}
 		case "limit":
 			s.version = "limit: three processes that only send, sync and answer (jepsen/compare/floor)"
-			s.takes = func(l load) bool { return l.workload == "write" || l.workload == "read" }
+			s.only = func(l load) bool { return l.workload == "write" || l.workload == "read" }
 			s.start = func(ctx context.Context, dir string, _ int) (cluster, error) { return startLimit(ctx, dir) }
 		default:
 			return nil, fmt.Errorf("there is no system %q: lockkeeper, zookeeper, etcd, limit", name)
