@@ -186,17 +186,17 @@ func (m manifests) agree(t *testing.T, cfg zoocfg.Config) {
 	if s := m.services[set.ServiceName]; s == nil || s.Spec.ClusterIP != corev1.ClusterIPNone || !s.Spec.PublishNotReadyAddresses {
 		t.Errorf("the pods' Service %q: %v", set.ServiceName, s)
 	}
-	if int(*set.Replicas) != len(cfg.Members) {
-		t.Errorf("%d replicas, and %d server lines", *set.Replicas, len(cfg.Members))
+	if int(*set.Replicas) != len(cfg.Cluster.Members) {
+		t.Errorf("%d replicas, and %d server lines", *set.Replicas, len(cfg.Cluster.Members))
 	}
 	ports := make(map[string]bool)
-	for i, line := range cfg.Members {
+	for i, line := range cfg.Cluster.Members {
 		if want := fmt.Sprintf("%s-%d.%s", m.set.Name, i, set.ServiceName); line.Host != want {
 			t.Errorf("server.%d is at %s, and its pod at %s", i+1, line.Host, want)
 		}
 		ports[fmt.Sprint(line.PeerPort)] = true
 	}
-	for _, addr := range []string{cfg.ClientAddr, cfg.SecureClientAddr, cfg.HTTPAddr, cfg.MetricsAddr} {
+	for _, addr := range []string{cfg.Client.Addr, cfg.Client.SecureAddr, cfg.HTTP.Addr, cfg.Metrics.Addr} {
 		if addr != "" {
 			ports[addr[strings.LastIndexByte(addr, ':')+1:]] = true
 		}
@@ -250,8 +250,8 @@ func TestChart(t *testing.T) {
 		}},
 		"five, with TLS": {"lockkeeper", "replicas: 5\ntls: {secretName: certs}\nmetrics: {viewerDigest: 'viewer:abc'}\npeerSecret: {existingSecret: known}",
 			func(t *testing.T, m manifests, cfg zoocfg.Config, notes string) {
-				if m.secret != nil || cfg.ClientAddr != ":2182" || cfg.ClientTLS != zoocfg.TLSOnly || !cfg.PeerTLSOn {
-					t.Errorf("a secret %v, clients at %q, TLS %v and between members %v", m.secret, cfg.ClientAddr, cfg.ClientTLS, cfg.PeerTLSOn)
+				if m.secret != nil || cfg.Client.Addr != ":2182" || cfg.Client.TLS != zoocfg.TLSOnly || !cfg.Cluster.TLS {
+					t.Errorf("a secret %v, clients at %q, TLS %v and between members %v", m.secret, cfg.Client.Addr, cfg.Client.TLS, cfg.Cluster.TLS)
 				}
 				if !strings.Contains(notes, "lockkeeper-client:2182") {
 					t.Errorf("notes:\n%s", notes)
@@ -260,8 +260,8 @@ func TestChart(t *testing.T) {
 		"TLS beside plaintext": {"lockkeeper", "metrics: {enabled: false}\nconfig: {admin.requireLogin: false}\n" +
 			"tls: {secretName: certs, clients: {plaintext: true, auth: none}, members: {enabled: false}}",
 			func(t *testing.T, m manifests, cfg zoocfg.Config, _ string) {
-				if cfg.ClientAddr == "" || cfg.SecureClientAddr == "" || cfg.PeerTLSOn {
-					t.Errorf("clients at %q and %q", cfg.ClientAddr, cfg.SecureClientAddr)
+				if cfg.Client.Addr == "" || cfg.Client.SecureAddr == "" || cfg.Cluster.TLS {
+					t.Errorf("clients at %q and %q", cfg.Client.Addr, cfg.Client.SecureAddr)
 				}
 			}},
 		"everything else": {"x", `
@@ -284,7 +284,7 @@ image: {repository: registry.example.org/lockkeeper, tag: "1.2"}
 service: {type: LoadBalancer, annotations: {internal: "true"}}
 `, func(t *testing.T, m manifests, cfg zoocfg.Config, _ string) {
 			pod := m.set.Spec.Template
-			if cfg.TickTime.Milliseconds() != 1000 || cfg.SnapCount != 5000000 || !slices.Contains(m.others, "ServiceMonitor") || pod.Labels["team"] != "a" ||
+			if cfg.Sessions.TickTime.Milliseconds() != 1000 || cfg.Data.SnapCount != 5000000 || !slices.Contains(m.others, "ServiceMonitor") || pod.Labels["team"] != "a" ||
 				pod.Spec.Containers[0].Image != "registry.example.org/lockkeeper:1.2" || *m.set.Spec.VolumeClaimTemplates[0].Spec.StorageClassName != "fast" {
 				t.Errorf("%v\n%+v", m.others, pod)
 			}
@@ -296,8 +296,8 @@ networkPolicy: {enabled: false}
 podDisruptionBudget: {enabled: false}
 antiAffinity: none
 `, func(t *testing.T, m manifests, cfg zoocfg.Config, _ string) {
-			if m.policy != nil || m.budget != nil || m.set.Spec.Template.Spec.Affinity != nil || cfg.MetricsAddr != "" {
-				t.Errorf("%v, %v, %v, %q", m.policy, m.budget, m.set.Spec.Template.Spec.Affinity, cfg.MetricsAddr)
+			if m.policy != nil || m.budget != nil || m.set.Spec.Template.Spec.Affinity != nil || cfg.Metrics.Addr != "" {
+				t.Errorf("%v, %v, %v, %q", m.policy, m.budget, m.set.Spec.Template.Spec.Affinity, cfg.Metrics.Addr)
 			}
 		}},
 	} {

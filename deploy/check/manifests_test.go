@@ -100,8 +100,8 @@ func load(t *testing.T, text string) zoocfg.Config {
 			t.Errorf("%v", n)
 		}
 	}
-	if cfg.MetricsAddr == "" || cfg.HTTPAddr == "" {
-		t.Errorf("metrics at %q, HTTP at %q", cfg.MetricsAddr, cfg.HTTPAddr)
+	if cfg.Metrics.Addr == "" || cfg.HTTP.Addr == "" {
+		t.Errorf("metrics at %q, HTTP at %q", cfg.Metrics.Addr, cfg.HTTP.Addr)
 	}
 	return cfg
 }
@@ -126,7 +126,7 @@ func TestCompose(t *testing.T) {
 	text := read(t, "../compose/zoo.cfg")
 	cfg := load(t, text)
 	var targets []string
-	for i, m := range cfg.Members {
+	for i, m := range cfg.Cluster.Members {
 		s := c.at("services", m.Host)
 		want(t, m.Host+": command", s.at("command"), []string{"serve", "-myid", fmt.Sprint(i + 1), "-drain", "20s", "/etc/lockkeeper/zoo.cfg"})
 		want(t, m.Host+": clients", s.at("ports", 0), fmt.Sprintf("127.0.0.1:%d:%s", 2181+i, setting(text, "clientPort")))
