@@ -112,7 +112,7 @@ func (k *keeper) measure(ctx context.Context, l load, duration time.Duration) (*
 	case locks:
 		cfg.WarmUp = libraryWarmUp
 		if l.library == curator {
-			return measureCurator(ctx, cfg, filepath.Join(k.sources, "bench", "compare", "CuratorBench.java"))
+			return measureCurator(ctx, cfg, filepath.Join(k.sources, "jepsen", "compare", "CuratorBench.java"))
 		}
 		return bench.Measure(ctx, cfg, mutexClient(servers))
 	case "failover":
