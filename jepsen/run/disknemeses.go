@@ -22,7 +22,7 @@ const (
 // diskNemeses are those that need disks of their own for the members.
 func diskNemeses() []nemesis {
 	full := strike{ // a member that ends because of it is started again when there is space
-		began: FDiskFull, over: FDiskFree, choose: anyOne,
+		began: FDiskFull, over: FDiskFree, choose: anyOne, weakens: true,
 		start: each(func(_ context.Context, f *field, m *jepsen.Member) error { return f.disks.Fill(m.ID) }),
 		mend: each(func(_ context.Context, f *field, m *jepsen.Member) error {
 			err := f.disks.Empty(m.ID)
@@ -33,7 +33,7 @@ func diskNemeses() []nemesis {
 			return errors.Join(err, m.Start())
 		}),
 	}
-	fail := strike{began: FDiskFail, over: FDiskNew, choose: anyOne, start: each(failDisk), mend: each(renew)}
+	fail := strike{began: FDiskFail, over: FDiskNew, choose: anyOne, weakens: true, start: each(failDisk), mend: each(renew)}
 	power := strike{
 		began: jepsen.FKill, over: jepsen.FRestart,
 		choose: amongAll(func(n int, rng *rand.Rand) int { return []int{1, minority(n), n}[rng.IntN(3)] }),

@@ -224,7 +224,7 @@ func badLinks(name, f, help string, choose func(*rand.Rand) (jepsen.Shape, strin
 			return &act{
 				on: on, begin: []jepsen.Op{{F: f, Note: on}}, end: []jepsen.Op{{F: FSmooth, Note: on}},
 				start: set(shape), mend: set(jepsen.Shape{}), release: release,
-				harm: harm{down: hosts}, // they act, but nobody can say how fast
+				harm: harm{weak: hosts}, // they act, but nobody can say how fast
 			}, nil
 		},
 	}
@@ -267,6 +267,6 @@ func planSwap(_ context.Context, f *field, rng *rand.Rand) (*act, error) {
 	on := fmt.Sprintf("m%d <-> m%d", two[0], two[1])
 	return &act{
 		on: on, begin: []jepsen.Op{{F: FSwap, Note: on}}, end: []jepsen.Op{{F: FSwapBack, Note: on}},
-		start: exchange, mend: exchange, release: release, harm: harm{down: two},
+		start: exchange, mend: exchange, release: release, harm: harm{weak: two},
 	}, nil
 }

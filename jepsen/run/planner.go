@@ -6,10 +6,11 @@ import (
 	"time"
 )
 
-// harm is the harm of an act: members that do not run, or cannot be counted on, and directions of
-// the network.
+// harm is the harm of an act: members that do not run, members that run and cannot be counted on,
+// and directions of the network.
 type harm struct {
 	down []int
+	weak []int // they may serve all the same
 	cuts cut
 }
 
@@ -140,7 +141,7 @@ func canAct(n int, harms []harm) bool {
 	down := make([]bool, n+1)
 	blocked := make(map[[2]int]bool)
 	for _, h := range harms {
-		for _, m := range h.down {
+		for _, m := range slices.Concat(h.down, h.weak) {
 			down[m] = true
 		}
 		for _, pair := range h.cuts {

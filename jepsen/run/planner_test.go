@@ -26,6 +26,7 @@ func TestCanAct(t *testing.T) {
 		{"nothing is broken", 3, nil, true},
 		{"one of three is down", 3, []harm{{down: []int{2}}}, true},
 		{"two of three are down", 3, []harm{{down: []int{2}}, {down: []int{3}}}, false},
+		{"one of three is down, and one weak", 3, []harm{{down: []int{2}}, {weak: []int{3}}}, false},
 		{"the same one is down twice", 3, []harm{{down: []int{2}}, {down: []int{2}}}, true},
 		{"two of four are down", 4, []harm{{down: []int{1, 2}}}, false},
 		{"halves of four", 4, []harm{{cuts: halves}}, false},

@@ -25,6 +25,8 @@ type strike struct {
 	// forGood says that the member loses its data. There is one such member at a time: two of three
 	// could not be rebuilt.
 	forGood bool
+	// weakens says that the members run, and may serve, until it is over.
+	weakens bool
 }
 
 // A choice returns the members among which at most n are chosen by chance.
@@ -53,6 +55,9 @@ func (s strike) nemesis(name, help string, rest, lasts span, usable func(*field)
 		var h harm
 		for _, m := range victims {
 			h.down = append(h.down, m.ID)
+		}
+		if s.weakens {
+			h = harm{weak: h.down}
 		}
 		return &act{
 			on: names(victims), begin: memberOps(s.began, victims), end: memberOps(s.over, victims), release: release,
