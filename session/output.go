@@ -496,10 +496,11 @@ func (o *output) flush(by Flusher) error {
 	if !o.begin(by) {
 		return nil
 	}
-	patience := time.Now().Add(readerPatience)
+	wait := readerPatience
 	if by == FlushShared {
-		patience = time.Now().Add(sharedPatience)
+		wait = sharedPatience
 	}
+	patience := time.Now().Add(wait)
 	for n, wrote := 0, false; ; {
 		p, until, err := o.next(n)
 		if n = 0; p == nil {

@@ -46,7 +46,7 @@ func memberConfig(path string) (server.Config, error) {
 		return server.LoadConfig(path)
 	}
 	if _, err := os.Stat(filepath.Join(path, "myid")); err == nil {
-		return server.Config{}, fmt.Errorf("%s is of a member of a cluster, whose other members nobody knows from it: name its zoo.cfg", path)
+		return server.Config{}, fmt.Errorf("%s is of a member of a cluster, and does not name the other members: name its zoo.cfg", path)
 	}
 	return server.Config{Data: zoocfg.Data{Dir: path}, Client: zoocfg.Client{Addr: "localhost:0"}}, nil
 }

@@ -55,20 +55,10 @@ func TestStatusAlone(t *testing.T) {
 	}
 }
 
-// TestStatusOfACluster: members fail, and the status says so. It finds members that were not named.
-func TestStatusOfACluster(t *testing.T) {
-	const n = 4 // the last one observes
-	ports, err := freeport.Take(3 * n)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all []server.Member
-	for i := range n {
-		all = append(all, server.Member{ID: uint8(i + 1), Host: "127.0.0.1", PeerPort: ports[3*i], ElectionPort: ports[3*i+1],
-			ClientAddr: fmt.Sprintf("127.0.0.1:%d", ports[3*i+2]), Observer: i == n-1})
-	}
-	var running []*server.Server
-	for i := range n {
+// startAll starts the members of a cluster, and waits until all serve.
+func startAll(t *testing.T, all []server.Member) (running []*server.Server) {
+	t.Helper()
+	for i := range all {
 		s, err := server.Start(server.Config{
 			Cluster:  zoocfg.Cluster{ID: uint8(i + 1), Members: all},
 			Client:   zoocfg.Client{Addr: all[i].ClientAddr},
@@ -84,6 +74,22 @@ func TestStatusOfACluster(t *testing.T) {
 	for _, s := range running {
 		await(t, "a leader", s.Serving)
 	}
+	return running
+}
+
+// TestStatusOfACluster: members fail, and the status says so. It finds members that were not named.
+func TestStatusOfACluster(t *testing.T) {
+	const n = 4 // the last one observes
+	ports, err := freeport.Take(3 * n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []server.Member
+	for i := range n {
+		all = append(all, server.Member{ID: uint8(i + 1), Host: "127.0.0.1", PeerPort: ports[3*i], ElectionPort: ports[3*i+1],
+			ClientAddr: fmt.Sprintf("127.0.0.1:%d", ports[3*i+2]), Observer: i == n-1})
+	}
+	running := startAll(t, all)
 	await(t, "the members", func() bool { ms, _ := running[0].Replica().Members(); return len(ms) == n })
 	first := all[0].ClientAddr
 	status, got := statusOf(t, first)
@@ -225,23 +231,7 @@ func TestStatusMayStop(t *testing.T) {
 		all = append(all, server.Member{ID: uint8(i + 1), Host: "127.0.0.1", PeerPort: ports[3*i], ElectionPort: ports[3*i+1],
 			ClientAddr: fmt.Sprintf("127.0.0.1:%d", ports[3*i+2])})
 	}
-	var running []*server.Server
-	for i := range 3 {
-		s, err := server.Start(server.Config{
-			Cluster:  zoocfg.Cluster{ID: uint8(i + 1), Members: all},
-			Client:   zoocfg.Client{Addr: all[i].ClientAddr},
-			Data:     zoocfg.Data{Dir: t.TempDir()},
-			Sessions: zoocfg.Sessions{TickTime: 500 * time.Millisecond},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = s.Close() })
-		running = append(running, s)
-	}
-	for _, s := range running {
-		await(t, "a leader", s.Serving)
-	}
+	startAll(t, all)
 	first := all[0].ClientAddr
 	status, text, stderr := invoke("status", "-servers", first, "-may-stop", "2", "-wait", "20s")
 	if status != exitOK || !strings.HasPrefix(text, "member 2 may be stopped now: ") {

@@ -62,7 +62,7 @@ func startLimit(ctx context.Context, dir string) (_ *limit, err error) {
 		addr, name := fmt.Sprintf("127.0.0.1:%d", ports[1+i]), fmt.Sprintf("m%d", i)
 		cmd := exec.Command(self, limitMember, "-clients", addr, "-leader", fmt.Sprintf("127.0.0.1:%d", ports[0]),
 			fmt.Sprintf("-leads=%v", i == 0), "-file", filepath.Join(dir, name))
-		cmd.Env = append(os.Environ(), "GOGC=400") // its garbage is not what is measured
+		cmd.Env = append(os.Environ(), "GOGC=400") // the limit is without garbage collection
 		p, err := jepsen.StartProcess("limit "+name, cmd, filepath.Join(dir, name+".log"))
 		if err != nil {
 			return nil, err

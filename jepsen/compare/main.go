@@ -49,7 +49,7 @@ func main() {
 		"how long each measurement lasts, after a second that does not count")
 	flag.DurationVar(&c.warmUp, "warm", 8*time.Second, "how long each cluster is warmed up")
 	flag.DurationVar(&c.delay, "delay", 0,
-		"how much later what members send each other arrives, as on a network; not with etcd and the limit")
+		"the `delay` of messages between members, as on a network; not with etcd and the limit")
 	flag.StringVar(&c.binary, "binary", "", "lockkeeper (default: it is built)")
 	flag.StringVar(&c.sources, "sources", filepath.Join("..", ".."), "the directory of lockkeeper's module")
 	flag.StringVar(&c.json, "json", "", "file for all that was measured")

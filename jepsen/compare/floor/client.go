@@ -14,7 +14,7 @@ const (
 	timeoutMs = 30_000
 )
 
-// node is what every read answers.
+// node is the answer to every read.
 var node = wire.GetDataResponse{Data: make([]byte, 100), Stat: wire.Stat{DataLength: 100}}
 
 // serveClients serves the clients of a member.

@@ -104,13 +104,13 @@ func (l *leader) countAcks(follower int, conn net.Conn) error {
 // serveForwards takes the writes of a follower's clients.
 func (l *leader) serveForwards(conn net.Conn) error {
 	c, r := &answering{conn: conn}, bufio.NewReaderSize(conn, 64<<10)
-	var payload []byte
+	var one, payload []byte
 	for {
 		n := 0
 		payload = payload[:0]
 		for more := true; more; more = holdsFrame(r) {
-			one, err := readFrame(r, nil)
-			if err != nil {
+			var err error
+			if one, err = readFrame(r, one); err != nil {
 				return fmt.Errorf("floor: a follower: %w", err)
 			}
 			payload, n = append(payload, one...), n+1
