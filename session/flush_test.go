@@ -227,15 +227,17 @@ func TestWritesEndWithTheLease(t *testing.T) {
 			wakes := c.wakes.Load()
 			c.begin = nil
 			c.room.Store(1 << 20)
-			if err := s.Flush(FlushAlone); err != nil || len(c.got) != 0 {
-				t.Errorf("%d bytes were written without a lease, %v", len(c.got), err)
+			for _, by := range []Flusher{FlushReader, FlushShared, FlushAlone} {
+				if err := s.Flush(by); err != nil || len(c.got) != 0 {
+					t.Errorf("flusher %d: %d bytes were written without a lease, %v", by, len(c.got), err)
+				}
 			}
 			r.setCut(false)
 			time.Sleep(time.Second)
 			if c.wakes.Load() != wakes+1 {
 				t.Errorf("%d goroutines were wanted when the lease was confirmed", c.wakes.Load()-wakes)
 			}
-			if err := s.Flush(FlushAlone); err != nil || len(c.got) != replyBytes {
+			if err := s.Flush(FlushShared); err != nil || len(c.got) != replyBytes {
 				t.Errorf("%d bytes were written, %v", len(c.got), err)
 			}
 		})
