@@ -1,0 +1,169 @@
+package lockkeeper.curator;
+
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.nio.charset.StandardCharsets;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.LinkedBlockingQueue;
+import org.apache.curator.framework.CuratorFramework;
+import org.apache.curator.framework.CuratorFrameworkFactory;
+import org.apache.curator.framework.recipes.locks.InterProcessLock;
+import org.apache.curator.retry.RetryForever;
+
+/**
+ * A process that locks, for the tests in jepsen/clients, which describe the protocol.
+ *
+ * <pre>Contender SERVERS SESSION_TIMEOUT_MS</pre>
+ */
+public final class Contender {
+    private static final int RETRY_MS = 200;
+
+    private Contender() {
+    }
+
+    /** Prints a line with the time, which is CLOCK_MONOTONIC on Linux. */
+    static void say(Object... words) {
+        StringBuilder line = new StringBuilder().append(System.nanoTime());
+        for (Object word : words) {
+            line.append(' ').append(String.valueOf(word).replace('\n', ' '));
+        }
+        System.out.println(line);
+    }
+
+    /** One of the locks: how to acquire and release it. */
+    private interface Lock {
+        Grant acquire() throws Exception;
+
+        void release() throws Exception;
+    }
+
+    private interface Granter {
+        Grant grant();
+    }
+
+    private static Lock of(InterProcessLock lock, Granter granter) {
+        return new Lock() {
+            @Override
+            public Grant acquire() throws Exception {
+                lock.acquire();
+                return granter.grant();
+            }
+
+            @Override
+            public void release() throws Exception {
+                lock.release();
+            }
+        };
+    }
+
+    private static Lock of(FencedSemaphore semaphore) {
+        return new Lock() {
+            private FencedSemaphore.FencedLease lease;
+
+            @Override
+            public Grant acquire() throws Exception {
+                lease = semaphore.acquire();
+                return lease.grant();
+            }
+
+            @Override
+            public void release() {
+                semaphore.returnLease(lease);
+            }
+        };
+    }
+
+    private static Lock open(CuratorFramework client, String kind, String path) {
+        if (kind.equals("mutex=all")) {
+            FencedMutex mutex = new FencedMutex(client, path, new AllLayouts());
+            return of(mutex, mutex::grant);
+        } else if (kind.equals("mutex")) {
+            FencedMutex mutex = new FencedMutex(client, path);
+            return of(mutex, mutex::grant);
+        } else if (kind.equals("read")) {
+            FencedReadWriteLock.Reader reader = new FencedReadWriteLock(client, path).readLock();
+            return of(reader, reader::grant);
+        } else if (kind.equals("write")) {
+            FencedReadWriteLock.Writer writer = new FencedReadWriteLock(client, path).writeLock();
+            return of(writer, writer::grant);
+        }
+        return of(new FencedSemaphore(client, path, Integer.parseInt(kind.substring("lease=".length()))));
+    }
+
+    /** A lock, with the thread that uses it. */
+    private static final class Handle extends Thread {
+        final String name;
+        final Lock lock;
+        final BlockingQueue<String> commands = new LinkedBlockingQueue<>();
+        private Grant grant;
+
+        Handle(String name, Lock lock) {
+            this.name = name;
+            this.lock = lock;
+            setDaemon(true);
+        }
+
+        @Override
+        public void run() {
+            while (true) {
+                String verb = "";
+                try {
+                    verb = commands.take();
+                    command(verb);
+                } catch (Exception e) {
+                    say("failed", name, verb, e);
+                }
+            }
+        }
+
+        private void command(String verb) throws Exception {
+            switch (verb) {
+                case "acquire":
+                    Grant before = grant;
+                    grant = lock.acquire();
+                    say("granted", name, grant.token(), grant.node());
+                    if (grant != before) { // not re-entered
+                        grant.lost().whenComplete(
+                                (loss, cancelled) -> say("ended", name, loss == null ? "released" : loss.name().toLowerCase()));
+                    }
+                    break;
+                case "release":
+                    lock.release();
+                    say("released", name);
+                    break;
+                case "write": // prints the token that a write would carry
+                    say("wrote", name, grant.token());
+                    break;
+                default:
+                    throw new IllegalArgumentException(verb);
+            }
+        }
+    }
+
+    public static void main(String[] args) throws Exception {
+        int timeoutMs = Integer.parseInt(args[1]);
+        CuratorFramework client =
+                CuratorFrameworkFactory.newClient(args[0], timeoutMs, timeoutMs, new RetryForever(RETRY_MS));
+        client.start();
+        client.blockUntilConnected();
+        say("ready");
+        Map<String, Handle> handles = new HashMap<>();
+        BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        for (String line = in.readLine(); line != null; line = in.readLine()) {
+            String[] words = line.split(" ");
+            if (words[1].equals("open")) {
+                Handle handle = new Handle(words[0], open(client, words[2], words[3]));
+                handles.put(words[0], handle);
+                handle.start();
+            } else if (words[1].equals("close")) {
+                client.close();
+                say("closed", words[0]);
+            } else {
+                handles.get(words[0]).commands.add(words[1]);
+            }
+        }
+        System.exit(0);
+    }
+}

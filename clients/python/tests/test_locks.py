@@ -1,0 +1,167 @@
+"""Tests of the grants that need no server: events at a given step, nodes of another session. The
+tests with servers are in jepsen/clients.
+
+    python3 -m unittest discover tests
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import unittest
+from types import SimpleNamespace
+from typing import Any, Callable, Optional
+
+from kazoo.exceptions import LockTimeout, NoNodeError, SessionExpiredError
+from kazoo.protocol.states import EventType, KazooState, KeeperState, WatchedEvent
+
+from lockkeeper import locks
+
+SESSION = 7
+
+
+class FakeClient:
+    """As much of KazooClient as a grant uses, with one node."""
+
+    handler = SimpleNamespace(
+        lock_object=threading.Lock, event_object=threading.Event, sleep_func=time.sleep
+    )
+
+    def __init__(self, owner: int = SESSION) -> None:
+        self.client_id: Optional[tuple[int, bytes]] = (SESSION, b"")
+        self.stat: Any = SimpleNamespace(czxid=42, ephemeralOwner=owner)
+        self.listeners: set[Callable[[str], Any]] = set()
+        self.during_read: list[Callable[[], None]] = []  # each is called by one of the next readings
+        self.watches: list[Callable[[WatchedEvent], None]] = []
+        self.readings = 0
+
+    def add_listener(self, listener: Callable[[str], Any]) -> None:
+        self.listeners.add(listener)
+
+    def remove_listener(self, listener: Callable[[str], Any]) -> None:
+        self.listeners.discard(listener)
+
+    def become(self, state: str) -> None:
+        for listener in list(self.listeners):
+            listener(state)
+
+    def retry(self, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        return function(*args, **options)
+
+    def exists(self, node: str, watch: Callable[[WatchedEvent], None]) -> Any:
+        self.readings += 1
+        self.watches.append(watch)
+        if self.during_read:
+            self.during_read.pop(0)()
+        return self.stat
+
+    def disconnect(self) -> None:
+        self.client_id = None
+
+    def connect(self) -> None:
+        self.client_id = (SESSION, b"")
+
+
+class GrantTest(unittest.TestCase):
+    def test_losses(self) -> None:
+        for state, reason in (KazooState.SUSPENDED, locks.SUSPENDED), (KazooState.LOST, locks.LOST):
+            client: Any = FakeClient()
+            grant = locks.Grant.of(client, "/lock/node")
+            client.become(KazooState.CONNECTED)
+            self.assertTrue(grant.held)
+            client.become(state)
+            client.become(KazooState.CONNECTED)
+            self.assertEqual((grant.lost.is_set(), grant.reason, grant.token), (True, reason, 42))
+            self.assertFalse(client.listeners)
+
+    def test_deletion(self) -> None:
+        client: Any = FakeClient()
+        grant = locks.Grant.of(client, "/lock/node")
+        for kind in EventType.CHANGED, EventType.DELETED:
+            client.watches[0](WatchedEvent(kind, KeeperState.CONNECTED, "/lock/node"))
+            self.assertEqual(grant.held, kind == EventType.CHANGED)
+        self.assertEqual(grant.reason, locks.DELETED)
+
+    def test_trouble_while_the_node_is_read(self) -> None:
+        client: Any = FakeClient()
+        client.during_read = [lambda: client.become(KazooState.SUSPENDED), client.disconnect, client.connect]
+        grant = locks.Grant.of(client, "/lock/node")
+        self.assertTrue(grant.held)
+        self.assertEqual(client.readings, 3)
+        self.assertEqual(len(client.listeners), 1)
+
+    def test_node_of_another_session(self) -> None:
+        client: Any = FakeClient(owner=SESSION + 1)
+        with self.assertRaises(SessionExpiredError):
+            locks.Grant.of(client, "/lock/node")
+        client.stat = None
+        with self.assertRaises(NoNodeError):
+            locks.Grant.of(client, "/lock/node")
+        self.assertFalse(client.listeners)
+
+
+class Recipe:
+    """A lock as kazoo has them."""
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+        self.releases = 0
+        self.free = True
+
+    def acquire(self, blocking: bool = True, timeout: Optional[float] = None) -> bool:
+        return self.free
+
+    def release(self) -> bool:
+        self.releases += 1
+        return True
+
+
+class Fenced(locks._Fenced, Recipe):
+    def _node_path(self) -> str:
+        return "/lock/node"
+
+
+class FencedTest(unittest.TestCase):
+    def test_context(self) -> None:
+        lock = Fenced(FakeClient())
+        with lock as grant:
+            self.assertIs(lock.grant, grant)
+            self.assertTrue(lock.acquire())  # as a semaphore that has its lease
+            self.assertIs(lock.grant, grant)
+        self.assertEqual((grant.reason, lock.releases), (locks.RELEASED, 1))
+        lock.free = False
+        self.assertFalse(lock.acquire())
+        with self.assertRaises(LockTimeout):
+            lock.__enter__()
+
+    def test_lock_is_released_if_there_is_no_grant(self) -> None:
+        lock = Fenced(FakeClient(owner=SESSION + 1))
+        with self.assertRaises(SessionExpiredError):
+            lock.acquire()
+        self.assertEqual((lock.grant, lock.releases), (None, 1))
+
+
+class LayoutTest(unittest.TestCase):
+    # A reader waits for all but other readers; None: it waits for none of that name.
+    names = {
+        "_c_1b0c-lock-0000000003": (3, 3),
+        "_c_1b0c-__WRIT__0000000003": (3, 3),
+        "_c_1b0c-__READ__0000000003": (3, None),
+        "1b0c__lock__0000000003": (3, 3),
+        "1b0c__rlock__0000000003": (3, None),
+        "x-72057594037927936-0000000003": (3, 3),
+        "n_0000000003": (3, 3),
+        "lease-of-nobody": (None, None),
+    }
+
+    def test_all_layouts(self) -> None:
+        client: Any = FakeClient()
+        for kind, column in (locks.FencedLock, 0), (locks.FencedWriteLock, 0), (locks.FencedReadLock, 1):
+            lock = kind(client, "/lock", all_layouts=True)
+            for name, numbers in self.names.items():
+                match = lock._contenders_re.search(name)
+                self.assertEqual(int(match.group(1)) if match else None, numbers[column], (kind, name))
+
+
+if __name__ == "__main__":
+    unittest.main()
