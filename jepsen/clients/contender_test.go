@@ -191,6 +191,20 @@ func (c *contender) find(from int, words []string) (line, <-chan struct{}, error
 
 // await waits for a line that begins with the words, after the first from lines.
 func (s *stage) await(c *contender, from int, words ...string) line {
+	return s.awaitUntil(s.ctx, c, from, words)
+}
+
+// promptly is for an event that nothing delays.
+const promptly = 5 * time.Second
+
+// soon is await for a line that has to come promptly.
+func (s *stage) soon(c *contender, from int, words ...string) line {
+	ctx, cancel := context.WithTimeout(s.ctx, promptly)
+	defer cancel()
+	return s.awaitUntil(ctx, c, from, words)
+}
+
+func (s *stage) awaitUntil(ctx context.Context, c *contender, from int, words []string) line {
 	for {
 		l, next, err := c.find(from, words)
 		s.must(err)
@@ -199,8 +213,8 @@ func (s *stage) await(c *contender, from int, words ...string) line {
 		}
 		select {
 		case <-next:
-		case <-s.ctx.Done():
-			s.failf("%s does not say %q: %v", c.name, words, context.Cause(s.ctx))
+		case <-ctx.Done():
+			s.failf("%s does not say %q: %v", c.name, words, context.Cause(ctx))
 		}
 	}
 }

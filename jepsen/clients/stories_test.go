@@ -42,6 +42,7 @@ type stage struct {
 	conn    *zk.Conn
 
 	contenders []*contender
+	figures    string // what the story has measured
 	err        error
 }
 
@@ -82,6 +83,8 @@ func (s *stage) all() string { return strings.Join(s.servers, ",") }
 // granted checks a line "granted": the token is the czxid of a node that is there, in the queue of
 // the lock.
 func (s *stage) granted(l line, lock string) line {
+	_, err := s.conn.Sync(lock) // the contender may be at another member
+	s.must(err)
 	exists, stat, err := s.conn.Exists(l.node())
 	s.must(err)
 	switch {
@@ -135,7 +138,7 @@ func turns(s *stage, l language) {
 		s.send(next, "h", "acquire")
 		s.awaitQueue(lock, 2)
 		s.send(holder, "h", "release")
-		ended := s.await(holder, fromHolder, "ended", "h", "released")
+		ended := s.soon(holder, fromHolder, "ended", "h", "released")
 		token := s.granted(s.await(next, fromNext, "granted", "h"), lock)
 		s.before(ended, token)
 		s.grows(old, token)
@@ -161,10 +164,17 @@ func cut(s *stage, l language) {
 	s.awaitQueue(lock, 2)
 
 	s.must(jepsen.Partition(link, nil))
-	ended := s.await(holder, 0, "ended", "h", "suspended")
 	token := s.granted(s.await(next, 0, "granted", "h"), lock)
+	s.do(holder, "h", "write", "wrote")
+	ended, missing, err := holder.find(0, []string{"ended", "h"})
+	s.must(err)
+	if missing != nil {
+		s.failf("%q, and the holder has not lost the lock", token)
+	}
 	s.before(ended, token)
 	s.grows(old, token)
+	s.figures = fmt.Sprintf("the holder lost the lock %v before the next grant, with a session timeout of %v",
+		(token.at - ended.at).Round(time.Millisecond), sessionTimeout)
 
 	s.must(jepsen.HealAll(link))
 	s.release(holder)
@@ -205,11 +215,13 @@ func pause(s *stage, l language) {
 	token := s.granted(s.await(next, 0, "granted", "h"), lock)
 	s.grows(old, token)
 	s.send(holder, "h", "write")
+	woken := jepsen.Monotonic()
 	s.must(holder.process.Resume())
 	if late := s.await(holder, 0, "wrote", "h"); late.token() != old.token() {
 		s.failf("%q: the holder was granted %q", late, old)
 	}
-	s.await(holder, 0, "ended", "h")
+	ended := s.soon(holder, 0, "ended", "h")
+	s.figures = fmt.Sprintf("the holder lost the lock %v after it woke", (ended.at - woken).Round(time.Millisecond))
 }
 
 // endings has a lock lost because its node is deleted, and because the client is closed.
@@ -219,13 +231,13 @@ func endings(s *stage, l language) {
 	s.send(c, "h", "open", "mutex", lock)
 	granted := s.granted(s.do(c, "h", "acquire", "granted"), lock)
 	s.must(s.conn.Delete(granted.node(), -1))
-	s.await(c, 0, "ended", "h", "deleted")
+	s.soon(c, 0, "ended", "h", "deleted")
 	s.do(c, "h", "release", "released")
 
 	from := c.said()
 	s.granted(s.do(c, "h", "acquire", "granted"), lock)
 	s.send(c, "x", "close")
-	ended := s.await(c, from, "ended", "h")
+	ended := s.soon(c, from, "ended", "h")
 	if reason := ended.words[2]; reason != "closed" && reason != "lost" {
 		s.failf("%q: the client was closed", ended)
 	}
@@ -246,8 +258,8 @@ func readers(s *stage, l language) {
 	s.do(c, "r2", "release", "released")
 	s.do(c, "r1", "release", "released")
 	writer := s.granted(s.await(c, 0, "granted", "w"), lock)
-	s.before(s.await(c, 0, "ended", "r1", "released"), writer)
-	s.before(s.await(c, 0, "ended", "r2", "released"), writer)
+	s.before(s.soon(c, 0, "ended", "r1", "released"), writer)
+	s.before(s.soon(c, 0, "ended", "r2", "released"), writer)
 	s.grows(second, writer)
 	s.do(c, "w", "release", "released")
 }
@@ -266,7 +278,7 @@ func semaphore(s *stage, l language) {
 	s.send(c, "c", "acquire")
 	s.send(c, "b", "release")
 	third := s.granted(s.await(c, from, "granted", "c"), lock)
-	s.before(s.await(c, from, "ended", "b", "released"), third)
+	s.before(s.soon(c, from, "ended", "b", "released"), third)
 	s.grows(second, third)
 	if l, next, _ := c.find(0, []string{"ended", "a"}); next == nil {
 		s.failf("%q, though nobody released it", l)
@@ -293,10 +305,13 @@ func (s *stage) meet(lock string, holder, comer *contender, holds, comes string,
 		s.do(holder, holds, "release", "released")
 	} else {
 		s.awaitQueue(lock, 2)
+		if l, missing, _ := comer.find(from, []string{"granted", comes}); missing == nil {
+			s.failf("%q: it has not waited for %q", l, old)
+		}
 		fromHolder := holder.said()
 		s.do(holder, holds, "release", "released")
 		token := s.granted(s.await(comer, from, "granted", comes), lock)
-		s.before(s.await(holder, fromHolder, "ended", holds, "released"), token)
+		s.before(s.soon(holder, fromHolder, "ended", holds, "released"), token)
 		s.grows(old, token)
 	}
 	s.do(comer, comes, "release", "released")

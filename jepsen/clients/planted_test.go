@@ -1,0 +1,138 @@
+package clients
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A planted bug replaces a part of one of the clients' files. The story has to break off, for a
+// reason that has the text found.
+type planted struct {
+	bug      string
+	file     string // in the directory of the client
+	old, new string
+	story    string
+	found    string
+}
+
+const (
+	javaGrant   = "src/main/java/lockkeeper/curator/Grant.java"
+	javaGrants  = "src/main/java/lockkeeper/curator/Grants.java"
+	javaLease   = "src/main/java/lockkeeper/curator/FencedSemaphore.java"
+	javaLayouts = "src/main/java/lockkeeper/curator/AllLayouts.java"
+	pythonLocks = "lockkeeper/locks.py"
+)
+
+var plantedJava = []planted{
+	{"lost with the session only", javaGrant, "state == ConnectionState.SUSPENDED", "state == ConnectionState.READ_ONLY",
+		"cut", "has not lost the lock"},
+	{"a token that is not the czxid", javaGrant, "stat.getCzxid()", "stat.getCtime()",
+		"turns", "the czxid of the node is"},
+	{"the node of any session", javaGrant, "|| stat.getEphemeralOwner() != session", "",
+		"units", "another session's node was granted"},
+	{"trouble during the reading is ignored", javaGrant, "if (!lost.isDone())", "if (session != 0)",
+		"units", "the grant was lost before it was given"},
+	{"a deletion goes unnoticed", javaGrant, "EventType.NodeDeleted", "EventType.NodeCreated",
+		"endings", `does not say ["ended" "h" "deleted"]`},
+	{"a closed client keeps its grant", javaGrant, "CuratorEventType.CLOSING", "CuratorEventType.SYNC",
+		"endings", "ended h deleted"},
+	{"the grant outlives the release", javaGrants, "holding.grant.end();", "",
+		"turns", `does not say ["ended" "h" "released"]`},
+	{"the grant ends with the first release", javaGrants, "--holding.depth == 0", "--holding.depth >= 0",
+		"units", "this thread does not hold the lock"},
+	{"the grant outlives the lease", javaLease, "grant.end();", "",
+		"semaphore", `does not say ["ended" "b" "released"]`},
+	{"other layouts are overtaken", javaLayouts, "numbered ? ", "numbered && name.contains(lockName) ? ",
+		"layouts", "has not waited"},
+}
+
+var plantedPython = []planted{
+	{"lost with the session only", pythonLocks, "KazooState.SUSPENDED: SUSPENDED, ", "",
+		"cut", "has not lost the lock"},
+	{"a token that is not the czxid", pythonLocks, "stat.czxid", "stat.ctime",
+		"turns", "the czxid of the node is"},
+	{"the node of any session", pythonLocks, "stat.ephemeralOwner != session[0]", "False",
+		"units", "SessionExpiredError not raised"},
+	{"trouble during the reading is ignored", pythonLocks, "if session is None or self.lost.is_set():",
+		"if session is None:", "units", "test_trouble_while_the_node_is_read"},
+	{"a deletion goes unnoticed", pythonLocks, "EventType.DELETED", "EventType.CREATED",
+		"endings", `does not say ["ended" "h" "deleted"]`},
+	{"the grant outlives the release", pythonLocks, "            self.grant._end(RELEASED)", "            pass",
+		"semaphore", `does not say ["ended" "b" "released"]`},
+	{"other layouts are overtaken", pythonLocks, `_SHARED_EXCLUDES = ["-", "_"]`, `_SHARED_EXCLUDES = ["-"]`,
+		"layouts", "has not waited"},
+	{"readers wait for readers", pythonLocks, "(?<!__rlock_)(?<!__READ_)_", "_",
+		"layouts", `does not say ["granted" "read=all"]`},
+}
+
+// plantedPatience is for a story with a planted bug, in which contenders may wait in vain.
+const plantedPatience = 12 * time.Second
+
+// TestPlantedBugs plays a story with each planted bug, which has to find it.
+func TestPlantedBugs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts real processes; not with -short")
+	}
+	sound := map[string]language{
+		"java":   java(t, filepath.Join(sources, "java")),
+		"python": python(t, filepath.Join(sources, "python")),
+	}
+	target, err := tools.Lockkeeper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	servers := cluster(t, target, 1)
+	for _, client := range []struct {
+		name  string
+		ready func(t testing.TB, dir string) language
+		bugs  []planted
+	}{
+		{"java", java, plantedJava},
+		{"python", python, plantedPython},
+	} {
+		for _, bug := range client.bugs {
+			t.Run(client.name+"/"+bug.bug, func(t *testing.T) {
+				t.Parallel()
+				bad := client.ready(t, bug.plant(t, filepath.Join(sources, client.name)))
+				s := newStage(t, servers, plantedPatience)
+				st := story{"layouts", func(s *stage, bad language) {
+					languages := map[string]language{"java": sound["java"], "python": sound["python"], client.name: bad}
+					layouts(s, languages["java"], languages["python"])
+				}}
+				for _, other := range stories {
+					if other.name == bug.story {
+						st = other
+					}
+				}
+				if err := s.play(st, bad); err == nil || !strings.Contains(err.Error(), bug.found) {
+					t.Errorf("the story %q has found %v, not %q", st.name, err, bug.found)
+				}
+			})
+		}
+	}
+}
+
+// plant returns the directory of a copy of the client with the bug.
+func (p planted) plant(t *testing.T, client string) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "client")
+	if err := os.CopyFS(dir, os.DirFS(client)); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, p.file)
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Count(string(text), p.old) != 1 {
+		t.Fatalf("%s has %q %d times, not once", p.file, p.old, strings.Count(string(text), p.old))
+	}
+	changed := strings.Replace(string(text), p.old, p.new, 1)
+	if err := os.WriteFile(file, []byte(changed), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
