@@ -61,7 +61,8 @@ func newStage(t *testing.T, servers []string, patience time.Duration) *stage {
 			t.Fatal(err)
 		}
 	}
-	return &stage{ctx: ctx, dir: jepsen.KeptDir(t, *keepFlag), servers: servers, root: root, conn: conn}
+	return &stage{ctx: ctx, dir: jepsen.KeptDir(t, *keepFlag), servers: servers, root: root, conn: conn,
+		link: jepsen.NewProxies(2, 1)}
 }
 
 // TestStories plays all stories with both clients, on a cluster of lockkeeper and on one server of

@@ -16,12 +16,14 @@
 //
 //	<handle> open <kind> <path>    mutex, read or write, with =all for all layouts; lease=<leases>
 //	<handle> acquire               granted <handle> <token> <node>
-//	                               ended <handle> <reason>       later, when the grant ends
+//	                               ended <handle> <reason>    later, when the grant ends
 //	<handle> release               released <handle>
-//	<handle> write                 wrote <handle> <token>        the token that a write would carry
-//	<handle> close                 closed <handle>               the client; all handles are lost
+//	<handle> write                 wrote <handle> <token> <held>
+//	<handle> close                 closed <handle>    the client, with all handles
+//	<handle> trouble               from now on the library may not notice a silent connection
 //
-// or "failed <handle> <command> <error>". At first it says "ready". It ends with its standard input.
+// or "failed <handle> <command> <error>". "wrote" has the token that a write would carry, and
+// whether the grant stands. At first a contender says "ready". It ends with its standard input.
 //
 // # Goroutines
 //

@@ -3,19 +3,20 @@ package clients
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 )
 
-// A planted bug replaces a part of one of the clients' files. The story has to break off, for a
+// A planted bug replaces parts of one of the clients' files. The story has to break off, for a
 // reason that has the text found.
 type planted struct {
-	bug      string
-	file     string // in the directory of the client
-	old, new string
-	story    string
-	found    string
+	bug   string
+	file  string   // in the directory of the client
+	edits []string // old and new in turn
+	story string
+	found string
 }
 
 const (
@@ -24,47 +25,66 @@ const (
 	javaLease   = "src/main/java/lockkeeper/curator/FencedSemaphore.java"
 	javaLayouts = "src/main/java/lockkeeper/curator/AllLayouts.java"
 	pythonLocks = "lockkeeper/locks.py"
+
+	// Changes of more than one bug.
+	javaDeaf    = "state == ConnectionState.SUSPENDED"
+	javaLooks   = "if (!isProven(System.nanoTime()))"
+	javaBeats   = "if (!isProven(System.nanoTime() + period))"
+	pythonDeaf  = "KazooState.SUSPENDED: SUSPENDED, "
+	pythonLooks = "if self._remaining() == 0:"
 )
 
 var plantedJava = []planted{
-	{"lost with the session only", javaGrant, "state == ConnectionState.SUSPENDED", "state == ConnectionState.READ_ONLY",
+	{"lost with the session only", javaGrant, []string{javaDeaf, "state == null", javaLooks, "if (false)", javaBeats, "if (false)"},
 		"cut", "has not lost the lock"},
-	{"a token that is not the czxid", javaGrant, "stat.getCzxid()", "stat.getCtime()",
+	{"Curator is not heard", javaGrant, []string{javaDeaf, "state == null"},
+		"units", "a suspended grant stands"},
+	{"Curator alone is heard", javaGrant, []string{javaLooks, "if (false)", javaBeats, "if (false)"},
+		"trouble", "has not lost the lock"},
+	{"the clock is looked at now and then", javaGrant, []string{javaLooks, "if (false)"},
+		"pause", "true: the holder was granted"},
+	{"a proof counts from its answer", javaGrant, []string{"proof = asked;", "proof = System.nanoTime() + timeoutNs;"},
+		"trouble", "has not lost the lock"},
+	{"a token that is not the czxid", javaGrant, []string{"node, stat.getCzxid()", "node, stat.getCtime()"},
 		"turns", "the czxid of the node is"},
-	{"the node of any session", javaGrant, "|| stat.getEphemeralOwner() != session", "",
+	{"the node of any session", javaGrant, []string{"stat.getEphemeralOwner() != session.getSessionId()", "false"},
 		"units", "another session's node was granted"},
-	{"trouble during the reading is ignored", javaGrant, "if (!lost.isDone())", "if (session != 0)",
+	{"trouble during the reading is ignored", javaGrant, []string{"if (grant.isHeld())", "if (grant != null)"},
 		"units", "the grant was lost before it was given"},
-	{"a deletion goes unnoticed", javaGrant, "EventType.NodeDeleted", "EventType.NodeCreated",
+	{"a deletion goes unnoticed", javaGrant, []string{"EventType.NodeDeleted", "EventType.None", "lost.complete(Loss.DELETED);\n            }\n        }", "}}"},
 		"endings", `does not say ["ended" "h" "deleted"]`},
-	{"a closed client keeps its grant", javaGrant, "CuratorEventType.CLOSING", "CuratorEventType.SYNC",
+	{"a closed client keeps its grant", javaGrant, []string{"CuratorEventType.CLOSING", "CuratorEventType.SYNC"},
 		"endings", "ended h deleted"},
-	{"the grant outlives the release", javaGrants, "holding.grant.end();", "",
+	{"the grant outlives the release", javaGrants, []string{"holding.grant.end();", ""},
 		"turns", `does not say ["ended" "h" "released"]`},
-	{"the grant ends with the first release", javaGrants, "--holding.depth == 0", "--holding.depth >= 0",
+	{"the grant ends with the first release", javaGrants, []string{"--holding.depth == 0", "--holding.depth >= 0"},
 		"units", "this thread does not hold the lock"},
-	{"the grant outlives the lease", javaLease, "grant.end();", "",
+	{"the grant outlives the lease", javaLease, []string{"grant.end();", ""},
 		"semaphore", `does not say ["ended" "b" "released"]`},
-	{"other layouts are overtaken", javaLayouts, "numbered ? ", "numbered && name.contains(lockName) ? ",
+	{"other layouts are overtaken", javaLayouts, []string{"numbered ? ", "numbered && name.contains(lockName) ? "},
 		"layouts", "has not waited"},
 }
 
 var plantedPython = []planted{
-	{"lost with the session only", pythonLocks, "KazooState.SUSPENDED: SUSPENDED, ", "",
+	{"lost with the session only", pythonLocks, []string{pythonDeaf, "", pythonLooks, "if False:"},
 		"cut", "has not lost the lock"},
-	{"a token that is not the czxid", pythonLocks, "stat.czxid", "stat.ctime",
+	{"kazoo is not heard", pythonLocks, []string{pythonDeaf, ""},
+		"units", "test_losses"},
+	{"kazoo alone is heard", pythonLocks, []string{pythonLooks, "if False:"},
+		"trouble", "has not lost the lock"},
+	{"a token that is not the czxid", pythonLocks, []string{"self.token = stat.czxid", "self.token = stat.ctime"},
 		"turns", "the czxid of the node is"},
-	{"the node of any session", pythonLocks, "stat.ephemeralOwner != session[0]", "False",
+	{"the node of any session", pythonLocks, []string{"stat.ephemeralOwner != session[0]", "False"},
 		"units", "SessionExpiredError not raised"},
-	{"trouble during the reading is ignored", pythonLocks, "if session is None or self.lost.is_set():",
-		"if session is None:", "units", "test_trouble_while_the_node_is_read"},
-	{"a deletion goes unnoticed", pythonLocks, "EventType.DELETED", "EventType.CREATED",
+	{"trouble during the reading is ignored", pythonLocks, []string{"if session is None or not self.held:", "if session is None:"},
+		"units", "test_trouble_while_the_node_is_read"},
+	{"a deletion goes unnoticed", pythonLocks, []string{"EventType.DELETED", "EventType.NONE", "            else:\n                self._end(DELETED)", ""},
 		"endings", `does not say ["ended" "h" "deleted"]`},
-	{"the grant outlives the release", pythonLocks, "            self.grant._end(RELEASED)", "            pass",
+	{"the grant outlives the release", pythonLocks, []string{"            self.grant._end(RELEASED)", "            pass"},
 		"semaphore", `does not say ["ended" "b" "released"]`},
-	{"other layouts are overtaken", pythonLocks, `_SHARED_EXCLUDES = ["-", "_"]`, `_SHARED_EXCLUDES = ["-"]`,
+	{"other layouts are overtaken", pythonLocks, []string{`_SHARED_EXCLUDES = ["-", "_"]`, `_SHARED_EXCLUDES = ["-"]`},
 		"layouts", "has not waited"},
-	{"readers wait for readers", pythonLocks, "(?<!__rlock_)(?<!__READ_)_", "_",
+	{"readers wait for readers", pythonLocks, []string{"(?<!__rlock_)(?<!__READ_)_", "_"},
 		"layouts", `does not say ["granted" "read=all"]`},
 }
 
@@ -127,10 +147,13 @@ func (p planted) plant(t *testing.T, client string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if strings.Count(string(text), p.old) != 1 {
-		t.Fatalf("%s has %q %d times, not once", p.file, p.old, strings.Count(string(text), p.old))
+	changed := string(text)
+	for edit := range slices.Chunk(p.edits, 2) {
+		if n := strings.Count(changed, edit[0]); n != 1 {
+			t.Fatalf("%s has %q %d times, not once", p.file, edit[0], n)
+		}
+		changed = strings.Replace(changed, edit[0], edit[1], 1)
 	}
-	changed := strings.Replace(string(text), p.old, p.new, 1)
 	if err := os.WriteFile(file, []byte(changed), 0o644); err != nil {
 		t.Fatal(err)
 	}

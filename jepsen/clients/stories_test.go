@@ -1,6 +1,7 @@
 package clients
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path"
@@ -17,6 +18,9 @@ import (
 // sessionTimeout is for all contenders. A client is cut off for certain after two thirds of it.
 const sessionTimeout = 4 * time.Second
 
+// The ends of a stage's link.
+const here, there = 1, 2
+
 // A story breaks off with stage.failf if a promise is broken.
 type story struct {
 	name string
@@ -26,6 +30,7 @@ type story struct {
 var stories = []story{
 	{"turns", turns},
 	{"cut", cut},
+	{"trouble", trouble},
 	{"pause", pause},
 	{"endings", endings},
 	{"readers", readers},
@@ -40,6 +45,7 @@ type stage struct {
 	servers []string
 	root    string // the node below which its locks are
 	conn    *zk.Conn
+	link    *jepsen.Proxies // between a contender, here, and a server, there
 
 	contenders []*contender
 	figures    string // what the story has measured
@@ -66,10 +72,9 @@ func (s *stage) play(st story, l language) error {
 		defer close(done)
 		defer func() {
 			for _, c := range s.contenders {
-				if err := c.stop(); err != nil && s.err == nil {
-					s.err = err
-				}
+				s.err = cmp.Or(s.err, c.stop())
 			}
+			s.err = cmp.Or(s.err, s.link.Close())
 		}()
 		st.play(s, l)
 	}()
@@ -147,24 +152,23 @@ func turns(s *stage, l language) {
 	}
 }
 
-// cut cuts the holder off until its session has expired. It learns that before the next contender
-// gets the lock; and when it can connect again, its next token is larger than that contender's.
-func cut(s *stage, l language) {
-	lock := path.Join(s.root, "lock")
-	const here, there = 1, 2
-	link := jepsen.NewProxies(2, 1)
-	defer link.Close()
-	proxy, err := link.Between(here, there, s.servers[0])
+// cutOff cuts a holder off, before it gets in trouble if there is to be any. The holder loses the
+// lock before the next contender gets it.
+func (s *stage) cutOff(l language, trouble bool) (lock string, holder, next *contender, token line) {
+	lock = path.Join(s.root, "lock")
+	proxy, err := s.link.Between(here, there, s.servers[0])
 	s.must(err)
-	holder, next := s.start(l, "holder", proxy), s.start(l, "next", s.all())
+	holder, next = s.start(l, "holder", proxy), s.start(l, "next", s.all())
 	s.send(holder, "h", "open", "mutex", lock)
 	s.send(next, "h", "open", "mutex", lock)
 	old := s.granted(s.do(holder, "h", "acquire", "granted"), lock)
 	s.send(next, "h", "acquire")
 	s.awaitQueue(lock, 2)
-
-	s.must(jepsen.Partition(link, nil))
-	token := s.granted(s.await(next, 0, "granted", "h"), lock)
+	if trouble {
+		s.send(holder, "h", "trouble")
+	}
+	s.must(jepsen.Partition(s.link, nil))
+	token = s.granted(s.await(next, 0, "granted", "h"), lock)
 	s.do(holder, "h", "write", "wrote")
 	ended, missing, err := holder.find(0, []string{"ended", "h"})
 	s.must(err)
@@ -173,10 +177,16 @@ func cut(s *stage, l language) {
 	}
 	s.before(ended, token)
 	s.grows(old, token)
-	s.figures = fmt.Sprintf("the holder lost the lock %v before the next grant, with a session timeout of %v",
-		(token.at - ended.at).Round(time.Millisecond), sessionTimeout)
+	s.figures = fmt.Sprintf("%q %v before the next grant, with a session timeout of %v",
+		ended, (token.at - ended.at).Round(time.Millisecond), sessionTimeout)
+	return lock, holder, next, token
+}
 
-	s.must(jepsen.HealAll(link))
+// cut cuts the holder off until its session has expired. When it can connect again, its next token
+// is larger than the token of the contender in between.
+func cut(s *stage, l language) {
+	lock, holder, next, token := s.cutOff(l, false)
+	s.must(jepsen.HealAll(s.link))
 	s.release(holder)
 	from := holder.said()
 	s.send(holder, "h", "acquire")
@@ -185,6 +195,11 @@ func cut(s *stage, l language) {
 	again := s.granted(s.await(holder, from, "granted", "h"), lock)
 	s.grows(token, again)
 	s.do(holder, "h", "release", "released")
+}
+
+// trouble cuts a holder off that its library says nothing to.
+func trouble(s *stage, l language) {
+	s.cutOff(l, true)
 }
 
 // release releases a lock that is lost, for which a library may have an error.
@@ -200,8 +215,9 @@ func (s *stage) release(c *contender) {
 	}))
 }
 
-// pause stops the holder's process for longer than its session lasts. It wakes with a write to do,
-// as a fence sees from the token that comes too late, and then learns that the lock was lost.
+// pause stops the holder's process for longer than its session lasts. From the first moment on it
+// knows that the lock is lost, if it looks; if it writes without a look, a fence sees from the token
+// that the write is late.
 func pause(s *stage, l language) {
 	lock := path.Join(s.root, "lock")
 	holder, next := s.start(l, "holder", s.all()), s.start(l, "next", s.all())
@@ -217,11 +233,12 @@ func pause(s *stage, l language) {
 	s.send(holder, "h", "write")
 	woken := jepsen.Monotonic()
 	s.must(holder.process.Resume())
-	if late := s.await(holder, 0, "wrote", "h"); late.token() != old.token() {
-		s.failf("%q: the holder was granted %q", late, old)
+	late := s.await(holder, 0, "wrote", "h")
+	if late.token() != old.token() || strings.ToLower(late.words[3]) != "false" {
+		s.failf("%q: the holder was granted %q, and has lost it", late, old)
 	}
 	ended := s.soon(holder, 0, "ended", "h")
-	s.figures = fmt.Sprintf("the holder lost the lock %v after it woke", (ended.at - woken).Round(time.Millisecond))
+	s.figures = fmt.Sprintf("%q %v after the holder woke", ended, (ended.at - woken).Round(time.Millisecond))
 }
 
 // endings has a lock lost because its node is deleted, and because the client is closed.

@@ -13,20 +13,25 @@ ZooKeeper.
 from __future__ import annotations
 
 import threading
+import time
 from types import TracebackType
 from typing import Any, Optional
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import LockTimeout, NoNodeError, SessionExpiredError
+from kazoo.exceptions import KazooException, LockTimeout, NoNodeError, SessionExpiredError
 from kazoo.protocol.states import EventType, KazooState, WatchedEvent
 from kazoo.recipe import lock as kazoo_locks
 
-SUSPENDED = "suspended"  # the connection broke, or was silent for two thirds of the session timeout
-LOST = "lost"  # the session has ended
+SUSPENDED = "suspended"  # the connection broke, as kazoo has said
+LOST = "lost"  # the session has ended, as kazoo has said
+SILENT = "silent"  # there was no proof for two thirds of the session timeout
 DELETED = "deleted"  # somebody deleted the lock's node
 RELEASED = "released"
 
 _LOSSES = {KazooState.SUSPENDED: SUSPENDED, KazooState.LOST: LOST}
+
+
+_PROOFS_PER_TIMEOUT = 6
 
 
 class Grant:
@@ -36,14 +41,23 @@ class Grant:
     token   the fencing token: a number that is larger than every earlier holder's. It is the zxid
             that created the lock's node, its czxid
     node    the path of the lock's node
-    lost    an event that is set when the grant ends; if the connection is the reason, before
-            anybody else can get the lock
-    reason  why it ended: SUSPENDED, LOST, DELETED or RELEASED; None while it stands
+    lost    an event that is set when the grant ends; unless the node was deleted, before anybody
+            else can get the lock
+    held    whether it has not ended
+    reason  why it ended: SUSPENDED, LOST, SILENT, DELETED or RELEASED; None while it stands
+
+    While it stands, a thread asks for a reading of its node six times per session timeout. Each
+    answer proves that the session lived when it was asked for; two thirds of the timeout after the
+    newest proof the grant ends. So it ends in time also if kazoo says nothing: kazoo 2.8 notices no
+    silent connection while a program sends requests. lost and held look at the clock, so they are
+    right from the first moment after a pause of the process.
+
+    kazoo does not tell which timeout the servers have granted. Give KazooClient one that they
+    grant: at most 20 ticks, where they have no maxSessionTimeout.
     """
 
     token: int
     node: str
-    lost: threading.Event
     reason: Optional[str]
 
     @classmethod
@@ -54,6 +68,7 @@ class Grant:
             grant = cls(client, node)
             try:
                 if grant._confirm():
+                    client.handler.spawn(grant._keep)
                     return grant
             except BaseException:
                 grant._end(RELEASED)
@@ -62,10 +77,12 @@ class Grant:
 
     def __init__(self, client: KazooClient, node: str) -> None:
         """Begins to listen; _confirm makes it a grant."""
-        self.node = node
-        self.lost, self.reason = client.handler.event_object(), None
+        self.node, self.reason = node, None
         self._client = client
+        self._lost = client.handler.event_object()
         self._mutex = client.handler.lock_object()
+        self._proof = time.monotonic()  # when the newest proof was asked for
+        self._timeout = client._session_timeout / 1000  # of the session, in s, as the program asked
         client.add_listener(self._state_changed)
 
     def _confirm(self) -> bool:
@@ -76,7 +93,7 @@ class Grant:
         on."""
         stat = self._client.retry(self._client.exists, self.node, watch=self._node_changed)
         session = self._client.client_id  # None: not connected
-        if session is None or self.lost.is_set():
+        if session is None or not self.held:
             return False
         if stat is None:
             raise NoNodeError(self.node)
@@ -85,16 +102,40 @@ class Grant:
         self.token = stat.czxid
         return True
 
+    def _keep(self) -> None:
+        """Asks for proofs until the grant ends. There is one request at a time: with more, kazoo would
+        not notice a silent connection, and keep to it."""
+        while self.held and not self._lost.wait(min(self._timeout / _PROOFS_PER_TIMEOUT, self._remaining())):
+            asked = time.monotonic()
+            try:
+                stat = self._client.exists_async(self.node).get(timeout=self._remaining())
+            except (KazooException, self._client.handler.timeout_exception):
+                continue  # no proof: the listener or the clock ends the grant
+            if stat is not None and stat.czxid == self.token:
+                self._proof = asked
+            else:
+                self._end(DELETED)
+
+    def _remaining(self) -> float:
+        """Returns for how many seconds the newest proof is good."""
+        return max(0, self._proof + self._timeout * 2 / 3 - time.monotonic())
+
     @property
     def held(self) -> bool:
-        """Whether the lock is neither lost nor released, as far as this process has heard."""
-        return not self.lost.is_set()
+        if self._remaining() == 0:
+            self._end(SILENT)
+        return not self._lost.is_set()
+
+    @property
+    def lost(self) -> threading.Event:
+        _ = self.held
+        return self._lost
 
     def _end(self, reason: str) -> None:
         with self._mutex:
             if self.reason is None:
                 self.reason = reason
-                self.lost.set()
+                self._lost.set()
         self._client.remove_listener(self._state_changed)
 
     def _state_changed(self, state: str) -> None:

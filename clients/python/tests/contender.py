@@ -62,8 +62,15 @@ class Handle:
         say("released", self.name)
 
     def write(self) -> None:
-        """Prints the token that a write would carry."""
-        say("wrote", self.name, self.lock.grant.token)
+        """Prints the token that a write would carry, and whether it would be made."""
+        say("wrote", self.name, self.lock.grant.token, self.lock.grant.held)
+
+
+def trouble(client: KazooClient) -> None:
+    """Sends requests all the time: kazoo 2.8 does not notice then that the connection is silent."""
+    while True:
+        client.exists_async("/")
+        time.sleep(0.05)
 
 
 def main() -> None:
@@ -77,6 +84,8 @@ def main() -> None:
         name, verb, *args = line.split()
         if verb == "open":
             handles[name] = Handle(client, name, *args)
+        elif verb == "trouble":
+            threading.Thread(target=trouble, args=(client,), daemon=True).start()
         elif verb == "close":
             client.stop()
             say("closed", name)

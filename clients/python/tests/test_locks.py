@@ -24,8 +24,14 @@ class FakeClient:
     """As much of KazooClient as a grant uses, with one node."""
 
     handler = SimpleNamespace(
-        lock_object=threading.Lock, event_object=threading.Event, sleep_func=time.sleep
+        lock_object=threading.Lock,
+        event_object=threading.Event,
+        sleep_func=time.sleep,
+        spawn=lambda function: None,
+        timeout_exception=TimeoutError,
     )
+
+    _session_timeout = 10_000
 
     def __init__(self, owner: int = SESSION) -> None:
         self.client_id: Optional[tuple[int, bytes]] = (SESSION, b"")

@@ -1,6 +1,13 @@
 package lockkeeper.curator;
 
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.ScheduledFuture;
+import java.util.concurrent.ScheduledThreadPoolExecutor;
+import java.util.concurrent.ThreadFactory;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
 import org.apache.curator.framework.CuratorFramework;
 import org.apache.curator.framework.api.CuratorEventType;
 import org.apache.curator.framework.api.CuratorListener;
@@ -9,33 +16,64 @@ import org.apache.curator.framework.state.ConnectionStateListener;
 import org.apache.zookeeper.KeeperException;
 import org.apache.zookeeper.Watcher;
 import org.apache.zookeeper.Watcher.Event.EventType;
+import org.apache.zookeeper.ZooKeeper;
 import org.apache.zookeeper.data.Stat;
 
 /**
  * A lock that is held, with its fencing token. It ends when the lock is released, or when the lock can no longer be
  * relied on, whichever comes first, and does not come back. Its methods may be called from any thread.
+ *
+ * <p>While it stands, a reading of its node is asked for six times per session timeout. Each answer proves that the
+ * session lived when it was asked for; two thirds of the timeout after the newest proof the grant ends. So it ends in
+ * time also if the thread that delivers Curator's events is blocked, or the process was stopped.
  */
 public final class Grant {
     /** Why a lock can no longer be relied on. */
     public enum Loss {
-        /** The connection broke, or was silent for two thirds of the session timeout. */
+        /** The connection broke, as Curator has said. */
         SUSPENDED,
-        /** The session has expired. */
+        /** The session has expired, as Curator has said. */
         LOST,
+        /** There was no proof for two thirds of the session timeout. */
+        SILENT,
         /** Somebody deleted the lock's node. */
         DELETED,
         /** The program closes its client, and with it the session. */
         CLOSED
     }
 
+    private static final int PROOFS_PER_TIMEOUT = 6;
+    private static final ThreadFactory DAEMONS = task -> {
+        Thread thread = new Thread(task, "lockkeeper-grants");
+        thread.setDaemon(true);
+        return thread;
+    };
+    /** Looks at the clock; never waits. */
+    private static final ScheduledThreadPoolExecutor TIMER = new ScheduledThreadPoolExecutor(1, DAEMONS);
+    /** Reads nodes; a reading waits for its answer. */
+    private static final ExecutorService READERS = Executors.newCachedThreadPool(DAEMONS);
+
+    static {
+        TIMER.setRemoveOnCancelPolicy(true);
+    }
+
+    private final CuratorFramework client;
     private final String node;
     private final long token;
     private final CompletableFuture<Loss> lost;
+    private final long timeoutNs;
+    private final AtomicBoolean reading = new AtomicBoolean();
+    /** When the newest proof was asked for, by System.nanoTime. */
+    private volatile long proof;
 
-    private Grant(String node, long token, CompletableFuture<Loss> lost) {
+    private Grant(CuratorFramework client, String node, long token, CompletableFuture<Loss> lost, int timeoutMs,
+            long proof) {
+        this.client = client;
         this.node = node;
         this.token = token;
         this.lost = lost;
+        this.timeoutNs = TimeUnit.MILLISECONDS.toNanos(timeoutMs);
+        this.proof = proof;
     }
 
     /**
@@ -48,27 +86,29 @@ public final class Grant {
     static Grant of(CuratorFramework client, String node) throws Exception {
         while (true) {
             CompletableFuture<Loss> lost = listen(client);
-            Stat stat;
-            long session;
             try {
+                long asked = System.nanoTime();
                 Watcher watcher = event -> {
                     if (event.getType() == EventType.NodeDeleted) {
                         lost.complete(Loss.DELETED);
                     }
                 };
-                stat = client.checkExists().usingWatcher(watcher).forPath(node);
-                session = client.getZookeeperClient().getZooKeeper().getSessionId();
+                Stat stat = client.checkExists().usingWatcher(watcher).forPath(node);
+                ZooKeeper session = client.getZookeeperClient().getZooKeeper();
+                if (stat == null) {
+                    throw new KeeperException.NoNodeException(node);
+                }
+                if (stat.getEphemeralOwner() != session.getSessionId()) {
+                    throw KeeperException.create(KeeperException.Code.SESSIONEXPIRED, node);
+                }
+                Grant grant = new Grant(client, node, stat.getCzxid(), lost, session.getSessionTimeout(), asked);
+                if (grant.isHeld()) {
+                    grant.keep();
+                    return grant;
+                }
             } catch (Throwable t) {
                 lost.cancel(false);
                 throw t;
-            }
-            if (stat == null || stat.getEphemeralOwner() != session) {
-                lost.cancel(false);
-                throw stat == null ? new KeeperException.NoNodeException(node)
-                        : KeeperException.create(KeeperException.Code.SESSIONEXPIRED, node);
-            }
-            if (!lost.isDone()) {
-                return new Grant(node, stat.getCzxid(), lost);
             }
         }
     }
@@ -97,6 +137,41 @@ public final class Grant {
         return lost;
     }
 
+    /** Looks after the grant until it ends. */
+    private void keep() {
+        long period = timeoutNs / PROOFS_PER_TIMEOUT;
+        ScheduledFuture<?> looks = TIMER.scheduleAtFixedRate(() -> {
+            if (!isProven(System.nanoTime() + period)) {
+                lost.complete(Loss.SILENT);
+            } else if (reading.compareAndSet(false, true)) {
+                READERS.execute(this::prove);
+            }
+        }, period, period, TimeUnit.NANOSECONDS);
+        lost.whenComplete((loss, e) -> looks.cancel(false));
+    }
+
+    /** Asks for a proof and waits for it. */
+    private void prove() {
+        try {
+            long asked = System.nanoTime();
+            Stat stat = client.checkExists().forPath(node);
+            if (stat != null && stat.getCzxid() == token) {
+                proof = asked;
+            } else {
+                lost.complete(Loss.DELETED);
+            }
+        } catch (Exception e) {
+            // No proof: a listener or the clock ends the grant.
+        } finally {
+            reading.set(false);
+        }
+    }
+
+    /** Reports whether the newest proof is good at that time, by System.nanoTime. */
+    private boolean isProven(long at) {
+        return at - proof <= timeoutNs / 3 * 2;
+    }
+
     /**
      * Returns the fencing token: a number that is larger than every earlier holder's. It is the zxid that created the
      * lock's node, its czxid. Send it along with every write, and let the resource refuse a token that is smaller than
@@ -112,17 +187,24 @@ public final class Grant {
     }
 
     /**
-     * Returns a future that completes when the lock can no longer be relied on, with the reason, before anybody else
-     * can get the lock. A release cancels it.
+     * Returns a future that completes when the lock can no longer be relied on, with the reason; unless its node was
+     * deleted, before anybody else can get the lock. A release cancels it.
      *
-     * <p>Functions that depend on it run in the thread of Curator's listeners, so they must not wait.
+     * <p>Functions that depend on it run in a thread that serves all grants or all listeners, so they must not wait.
      */
     public CompletableFuture<Loss> lost() {
+        isHeld();
         return lost;
     }
 
-    /** Reports whether the lock is neither lost nor released, as far as this process has heard. */
+    /**
+     * Reports whether the lock is neither lost nor released. It looks at the clock, so it is right from the first moment
+     * after a pause; a write that follows may still come after the next pause, which is why it carries the token.
+     */
     public boolean isHeld() {
+        if (!isProven(System.nanoTime())) {
+            lost.complete(Loss.SILENT);
+        }
         return !lost.isDone();
     }
 

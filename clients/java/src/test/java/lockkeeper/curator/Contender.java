@@ -125,16 +125,16 @@ public final class Contender {
                     grant = lock.acquire();
                     say("granted", name, grant.token(), grant.node());
                     if (grant != before) { // not re-entered
-                        grant.lost().whenComplete(
-                                (loss, cancelled) -> say("ended", name, loss == null ? "released" : loss.name().toLowerCase()));
+                        grant.lost().whenComplete((loss, cancelled) ->
+                                say("ended", name, loss == null ? "released" : loss.name().toLowerCase()));
                     }
                     break;
                 case "release":
                     lock.release();
                     say("released", name);
                     break;
-                case "write": // prints the token that a write would carry
-                    say("wrote", name, grant.token());
+                case "write": // prints the token that a write would carry, and whether it would be made
+                    say("wrote", name, grant.token(), grant.isHeld());
                     break;
                 default:
                     throw new IllegalArgumentException(verb);
@@ -157,6 +157,9 @@ public final class Contender {
                 Handle handle = new Handle(words[0], open(client, words[2], words[3]));
                 handles.put(words[0], handle);
                 handle.start();
+            } else if (words[1].equals("trouble")) {
+                // Blocks the thread of the events, as a callback that waits does: Curator says nothing more.
+                client.checkExists().inBackground((c, event) -> Thread.sleep(Long.MAX_VALUE)).forPath("/");
             } else if (words[1].equals("close")) {
                 client.close();
                 say("closed", words[0]);
