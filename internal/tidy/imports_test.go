@@ -82,6 +82,7 @@ const imports = `
 	jepsen/differ:
 	jepsen/flaws:
 	jepsen/kazoosuite:
+	jepsen/clients:
 	# Planted bugs: an overlay of the product.
 	jepsen/mutant:
 	jepsen/sim:            jepsen/mutant jepsen/workload
@@ -161,6 +162,7 @@ const testImports = `
 	jepsen/locklab/ways:   jepsen jepsen/locklab/system github.com/go-zookeeper/zk github.com/jackc/pgx/v5
 	jepsen/locklab/fences: jepsen jepsen/locklab/system recipes/fence github.com/jackc/pgx/v5/stdlib modernc.org/sqlite
 	jepsen/kazoosuite:     jepsen
+	jepsen/clients:        jepsen github.com/go-zookeeper/zk
 	jepsen/zkcli:          jepsen
 	jepsen/verdicts:       jepsen locknode recipes github.com/go-zookeeper/zk
 	jepsen/tlsclients:     jepsen internal/testcert github.com/go-zookeeper/zk

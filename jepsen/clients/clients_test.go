@@ -5,6 +5,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -110,5 +111,43 @@ func play(t *testing.T, servers []string, st story, l language) {
 	}
 	if s.figures != "" {
 		t.Logf("figures: %s", s.figures)
+	}
+}
+
+// TestPages runs the program on the page of each client.
+func TestPages(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts real processes; not with -short")
+	}
+	target, err := tools.Lockkeeper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	servers := cluster(t, target, 1)
+	const onPage = "127.0.0.1:2181,127.0.0.1:2182,127.0.0.1:2183"
+	output := regexp.MustCompile(`^(page \d, token [1-9]\d*\n){3}$`)
+	for _, client := range []struct {
+		language
+		file string
+	}{
+		{java(t, filepath.Join(sources, "java")), "Report.java"},
+		{python(t, filepath.Join(sources, "python")), "report.py"},
+	} {
+		t.Run(client.name, func(t *testing.T) {
+			page, err := os.ReadFile(filepath.Join(sources, client.name, "README.md"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, text, _ := strings.Cut(string(page), "```"+client.name+"\n")
+			text, _, _ = strings.Cut(text, "```")
+			file := filepath.Join(t.TempDir(), client.file)
+			if err := os.WriteFile(file, []byte(strings.ReplaceAll(text, onPage, servers[0])), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			out, err := client.program(file).Output()
+			if err != nil || !output.Match(out) {
+				t.Errorf("%v: it says %q", err, out)
+			}
+		})
 	}
 }

@@ -34,9 +34,10 @@ const packages = "default-jdk-headless libcurator-recipes-java libslf4j-java"
 type language struct {
 	name string
 	// contender runs the program that locks, units the client's own tests; an error of units is a
-	// test that fails. path is free for its nodes.
+	// test that fails. path is free for its nodes. program runs a source file.
 	contender func(servers string) *exec.Cmd
 	units     func(servers, path string) *exec.Cmd
+	program   func(file string) *exec.Cmd
 }
 
 // java compiles the client in dir, which is clients/java or a copy, to a directory of the test.
@@ -60,16 +61,17 @@ func java(t testing.TB, dir string) language {
 		t.Fatalf("%s: %v\n%s", build, err, out)
 	}
 	path = append(path, filepath.Join(target, "lockkeeper-client.jar"), filepath.Join(target, "test-classes"))
-	run := func(class string, args ...string) *exec.Cmd {
+	run := func(program string, args ...string) *exec.Cmd {
 		return exec.Command("java", append([]string{
 			"-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx128m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
-			"-cp", strings.Join(path, ":"), "lockkeeper.curator." + class,
+			"-cp", strings.Join(path, ":"), program,
 		}, args...)...)
 	}
 	return language{
 		name:      "java",
-		contender: func(servers string) *exec.Cmd { return run("Contender", servers, timeoutMs()) },
-		units:     func(servers, path string) *exec.Cmd { return run("Checks", servers, path) },
+		contender: func(servers string) *exec.Cmd { return run("lockkeeper.curator.Contender", servers, timeoutMs()) },
+		units:     func(servers, path string) *exec.Cmd { return run("lockkeeper.curator.Checks", servers, path) },
+		program:   func(file string) *exec.Cmd { return run(file) },
 	}
 }
 
@@ -89,7 +91,8 @@ func python(t testing.TB, dir string) language {
 		contender: func(servers string) *exec.Cmd {
 			return run("-u", filepath.Join("tests", "contender.py"), servers, timeoutMs())
 		},
-		units: func(string, string) *exec.Cmd { return run("-m", "unittest", "discover", "tests") },
+		units:   func(string, string) *exec.Cmd { return run("-m", "unittest", "discover", "tests") },
+		program: func(file string) *exec.Cmd { return run(file) },
 	}
 }
 
@@ -172,9 +175,9 @@ func (c *contender) said() int {
 	return len(c.lines)
 }
 
-// find returns the first line that begins with the words, after the first from lines; or an error if
-// there will be none, or a command of the handle has failed; or the channel that closes with the
-// next line.
+// find returns the first line that begins with the words, after the first from lines. If there is
+// none, it returns a channel that closes with the next line, or an error if no more will come or a
+// command of the handle has failed.
 func (c *contender) find(from int, words []string) (line, <-chan struct{}, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

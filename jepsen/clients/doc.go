@@ -14,7 +14,7 @@
 // A contender is a process with one client. Each of its locks has a handle, and each handle a
 // thread. It reads commands, and says lines that begin with the time in ns (CLOCK_MONOTONIC):
 //
-//	<handle> open <kind> <path>    mutex, read or write, with =all for all layouts; lease=<leases>
+//	<handle> open <kind> <path>    mutex, read, write: with =all for all layouts; lease=<leases>
 //	<handle> acquire               granted <handle> <token> <node>
 //	                               ended <handle> <reason>    later, when the grant ends
 //	<handle> release               released <handle>

@@ -6,11 +6,11 @@ import org.apache.curator.framework.recipes.locks.InterProcessMutex;
 import org.apache.curator.framework.recipes.locks.LockInternalsDriver;
 
 /**
- * Curator's InterProcessMutex with a {@link #grant}. It excludes, and is excluded by, the same locks; nothing else
- * changes for a program that takes it instead.
+ * Curator's InterProcessMutex with a {@link #grant}. It excludes, and is excluded by, the same
+ * locks; nothing else changes for a program that takes it instead.
  *
- * <p>An acquire also throws if the lock was lost before its token could be read, and when a thread that has lost the
- * lock acquires it again without a release.
+ * <p>An acquire also throws if the lock was lost before its token could be read, and when a thread
+ * that has lost the lock acquires it again without a release.
  */
 public class FencedMutex extends InterProcessMutex {
     private final Grants grants;
@@ -26,7 +26,9 @@ public class FencedMutex extends InterProcessMutex {
         grants = new Grants(client);
     }
 
-    /** Returns the grant of this thread, which is the same one as long as the thread holds the lock. */
+    /**
+     * Returns the grant of this thread, which is the same one as long as the thread holds the lock.
+     */
     public Grant grant() {
         return grants.current();
     }

@@ -5,10 +5,11 @@ import org.apache.curator.framework.CuratorFramework;
 import org.apache.curator.framework.recipes.locks.InterProcessReadWriteLock;
 
 /**
- * Curator's InterProcessReadWriteLock with a grant for each reader and each writer; see {@link FencedMutex}.
+ * Curator's InterProcessReadWriteLock with a grant for each reader and each writer; see {@link
+ * FencedMutex}.
  *
- * <p>Only a writer's token is for a fence: readers share, and a reader that came early has a smaller token than one that
- * came late.
+ * <p>Only a writer's token is for a fence: readers share, and a reader that came early has a
+ * smaller token than one that came late.
  */
 public class FencedReadWriteLock extends InterProcessReadWriteLock {
     public FencedReadWriteLock(CuratorFramework client, String path) {

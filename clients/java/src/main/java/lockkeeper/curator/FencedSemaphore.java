@@ -12,11 +12,12 @@ import org.apache.curator.framework.recipes.shared.SharedCountReader;
 import org.apache.curator.utils.ZKPaths;
 
 /**
- * Curator's InterProcessSemaphoreV2, whose leases have a grant each. It shares its leases with Curator's own.
+ * Curator's InterProcessSemaphoreV2, whose leases have a grant each. It shares its leases with
+ * Curator's own.
  *
- * <p>The tokens of leases grow with each lease. With more than one lease at a time an older lease stands beside a newer
- * one, so a resource that takes nothing older than the newest token wants a semaphore of one lease, or one resource for
- * each lease.
+ * <p>The tokens of leases grow with each lease. With more than one lease at a time an older lease
+ * stands beside a newer one, so a resource that takes nothing older than the newest token wants a
+ * semaphore of one lease, or one resource for each lease.
  */
 public class FencedSemaphore extends InterProcessSemaphoreV2 {
     private static final String LEASES = "leases"; // as Curator calls the directory

@@ -20,12 +20,14 @@ import org.apache.zookeeper.ZooKeeper;
 import org.apache.zookeeper.data.Stat;
 
 /**
- * A lock that is held, with its fencing token. It ends when the lock is released, or when the lock can no longer be
- * relied on, whichever comes first, and does not come back. Its methods may be called from any thread.
+ * A lock that is held, with its fencing token. It ends when the lock is released, or when the lock
+ * can no longer be relied on, whichever comes first, and does not come back. Its methods may be
+ * called from any thread.
  *
- * <p>While it stands, a reading of its node is asked for six times per session timeout. Each answer proves that the
- * session lived when it was asked for; two thirds of the timeout after the newest proof the grant ends. So it ends in
- * time also if the thread that delivers Curator's events is blocked, or the process was stopped.
+ * <p>While it stands, a reading of its node is asked for six times per session timeout. Each answer
+ * proves that the session lived when it was asked for; two thirds of the timeout after the newest
+ * proof the grant ends. So it ends in time also if the thread that delivers Curator's events is
+ * blocked, or the process was stopped.
  */
 public final class Grant {
     /** Why a lock can no longer be relied on. */
@@ -77,11 +79,11 @@ public final class Grant {
     }
 
     /**
-     * Returns the grant of a lock that the client has just got with this node. It throws a KeeperException if the node
-     * is gone, or belongs to an earlier session.
+     * Returns the grant of a lock that the client has just got with this node. It throws a
+     * KeeperException if the node is gone, or belongs to an earlier session.
      *
-     * <p>Order: the listeners first, then the node. If the listeners have heard nothing by the time that the node is
-     * read, it is ours, and they will hear of the connection that it was read on.
+     * <p>Order: the listeners first, then the node. If the listeners have heard nothing by the time
+     * that the node is read, it is ours, and they will hear of the connection that it was read on.
      */
     static Grant of(CuratorFramework client, String node) throws Exception {
         while (true) {
@@ -173,9 +175,9 @@ public final class Grant {
     }
 
     /**
-     * Returns the fencing token: a number that is larger than every earlier holder's. It is the zxid that created the
-     * lock's node, its czxid. Send it along with every write, and let the resource refuse a token that is smaller than
-     * one that it has seen.
+     * Returns the fencing token: a number that is larger than every earlier holder's. It is the
+     * zxid that created the lock's node, its czxid. Send it along with every write, and let the
+     * resource refuse a token that is smaller than one that it has seen.
      */
     public long token() {
         return token;
@@ -187,10 +189,11 @@ public final class Grant {
     }
 
     /**
-     * Returns a future that completes when the lock can no longer be relied on, with the reason; unless its node was
-     * deleted, before anybody else can get the lock. A release cancels it.
+     * Returns a future that completes when the lock can no longer be relied on, with the reason;
+     * unless its node was deleted, before anybody else can get the lock. A release cancels it.
      *
-     * <p>Functions that depend on it run in a thread that serves all grants or all listeners, so they must not wait.
+     * <p>Functions that depend on it run in a thread that serves all grants or all listeners, so
+     * they must not wait.
      */
     public CompletableFuture<Loss> lost() {
         isHeld();
@@ -198,8 +201,9 @@ public final class Grant {
     }
 
     /**
-     * Reports whether the lock is neither lost nor released. It looks at the clock, so it is right from the first moment
-     * after a pause; a write that follows may still come after the next pause, which is why it carries the token.
+     * Reports whether the lock is neither lost nor released. It looks at the clock, so it is right
+     * from the first moment after a pause; a write that follows may still come after the next
+     * pause, which is why it carries the token.
      */
     public boolean isHeld() {
         if (!isProven(System.nanoTime())) {

@@ -4,7 +4,10 @@ import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import org.apache.curator.framework.CuratorFramework;
 
-/** The grants of a mutex, one for each thread that holds it: Curator's locks are re-entrant by thread. */
+/**
+ * The grants of a mutex, one for each thread that holds it: Curator's locks are re-entrant by
+ * thread.
+ */
 final class Grants {
     /** A step of Curator's own lock. */
     interface Step {
@@ -27,7 +30,10 @@ final class Grants {
         this.client = client;
     }
 
-    /** Follows an acquire of Curator's lock with this node. If there is no grant for it, undo releases the lock. */
+    /**
+     * Follows an acquire of Curator's lock with this node. If there is no grant for it, undo
+     * releases the lock.
+     */
     void enter(String node, Step undo) throws Exception {
         Thread thread = Thread.currentThread();
         try {

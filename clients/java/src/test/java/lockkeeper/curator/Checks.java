@@ -14,8 +14,8 @@ import org.apache.zookeeper.CreateMode;
 import org.apache.zookeeper.KeeperException;
 
 /**
- * Checks what other processes cannot bring about: an event at a given step, a node of another session, a thread that
- * acquires twice. It fails with an AssertionError.
+ * Checks what other processes cannot bring about: an event at a given step, a node of another
+ * session, a thread that acquires twice. It fails with an AssertionError.
  *
  * <pre>Checks SERVERS PATH</pre>
  */
@@ -54,7 +54,10 @@ public final class Checks {
         }
     }
 
-    /** A suspension while the node is read has it read again, and the grant stands on the second reading. */
+    /**
+     * A suspension while the node is read has it read again, and the grant stands on the second
+     * reading.
+     */
     static void suspendedMeanwhile(CuratorFramework client, String path) throws Exception {
         String node = client.create().creatingParentsIfNeeded().withMode(CreateMode.EPHEMERAL).forPath(path + "/own");
         StandardListenerManager<ConnectionStateListener> listeners = StandardListenerManager.standard();
@@ -84,7 +87,9 @@ public final class Checks {
         check(listeners.size() == 0, listeners.size() + " listeners for no grant");
     }
 
-    /** A thread that holds the lock acquires it again, with the same grant; not when it has lost it. */
+    /**
+     * A thread that holds the lock acquires it again, with the same grant; not when it has lost it.
+     */
     static void reentrance(CuratorFramework client, String path) throws Exception {
         FencedMutex mutex = new FencedMutex(client, path + "/mutex");
         mutex.acquire();
@@ -94,7 +99,7 @@ public final class Checks {
         mutex.release();
         check(mutex.grant() == grant && grant.isHeld(), "the grant ended with the first of two releases");
         client.delete().forPath(grant.node());
-        check(grant.lost().get(10, TimeUnit.SECONDS) == Grant.Loss.DELETED, "lost for another reason than the deletion");
+        check(grant.lost().get(10, TimeUnit.SECONDS) == Grant.Loss.DELETED, "lost, but not for the deletion");
         try {
             mutex.acquire();
             check(false, "a holder that has lost the lock acquired it again");

@@ -158,7 +158,8 @@ public final class Contender {
                 handles.put(words[0], handle);
                 handle.start();
             } else if (words[1].equals("trouble")) {
-                // Blocks the thread of the events, as a callback that waits does: Curator says nothing more.
+                // Blocks the thread of the events, as a callback that waits does: Curator says
+                // nothing more.
                 client.checkExists().inBackground((c, event) -> Thread.sleep(Long.MAX_VALUE)).forPath("/");
             } else if (words[1].equals("close")) {
                 client.close();
