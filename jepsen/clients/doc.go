@@ -20,7 +20,7 @@
 //	<handle> release               released <handle>
 //	<handle> write                 wrote <handle> <token> <held>
 //	<handle> close                 closed <handle>    the client, with all handles
-//	<handle> trouble               from now on the library may not notice a silent connection
+//	<handle> trouble               troubled <handle>    the library notices no silence from then on
 //
 // or "failed <handle> <command> <error>". "wrote" has the token that a write would carry, and
 // whether the grant stands. At first a contender says "ready". It ends with its standard input.

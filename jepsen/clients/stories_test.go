@@ -165,7 +165,7 @@ func (s *stage) cutOff(l language, trouble bool) (lock string, holder, next *con
 	s.send(next, "h", "acquire")
 	s.awaitQueue(lock, 2)
 	if trouble {
-		s.send(holder, "h", "trouble")
+		s.do(holder, "h", "trouble", "troubled")
 	}
 	s.must(jepsen.Partition(s.link, nil))
 	token = s.granted(s.await(next, 0, "granted", "h"), lock)
@@ -254,10 +254,7 @@ func endings(s *stage, l language) {
 	from := c.said()
 	s.granted(s.do(c, "h", "acquire", "granted"), lock)
 	s.send(c, "x", "close")
-	ended := s.soon(c, from, "ended", "h")
-	if reason := ended.words[2]; reason != "closed" && reason != "lost" {
-		s.failf("%q: the client was closed", ended)
-	}
+	s.soon(c, from, "ended", "h")
 }
 
 // readers has two readers share a lock; a writer gets it when both have released it.

@@ -66,8 +66,10 @@ class Handle:
         say("wrote", self.name, self.lock.grant.token, self.lock.grant.held)
 
 
-def trouble(client: KazooClient) -> None:
+def trouble(client: KazooClient, name: str) -> None:
     """Sends requests all the time: kazoo 2.8 does not notice then that the connection is silent."""
+    client.exists("/")
+    say("troubled", name)
     while True:
         client.exists_async("/")
         time.sleep(0.05)
@@ -85,7 +87,7 @@ def main() -> None:
         if verb == "open":
             handles[name] = Handle(client, name, *args)
         elif verb == "trouble":
-            threading.Thread(target=trouble, args=(client,), daemon=True).start()
+            threading.Thread(target=trouble, args=(client, name), daemon=True).start()
         elif verb == "close":
             client.stop()
             say("closed", name)

@@ -61,6 +61,16 @@ class FakeClient:
             self.during_read.pop(0)()
         return self.stat
 
+    def exists_async(self, node: str) -> Any:
+        return self
+
+    def get(self, timeout: float) -> Any:
+        """The answer to exists_async, which comes if there is a stat."""
+        if self.stat is None:
+            time.sleep(timeout)
+            raise TimeoutError
+        return self.stat
+
     def disconnect(self) -> None:
         self.client_id = None
 
@@ -95,6 +105,26 @@ class GrantTest(unittest.TestCase):
         self.assertTrue(grant.held)
         self.assertEqual(client.readings, 3)
         self.assertEqual(len(client.listeners), 1)
+
+    def test_proofs(self) -> None:
+        for answer, reason in (None, locks.SILENT), (SimpleNamespace(czxid=43), locks.DELETED):
+            client: Any = FakeClient()
+            client._session_timeout = 60  # ms
+            grant = locks.Grant.of(client, "/lock/node")
+            first = grant._proof
+            threading.Timer(0.1, setattr, (client, "stat", answer)).start()
+            grant._keep()
+            self.assertGreater(grant._proof, first)
+            self.assertEqual((grant.reason, client.listeners), (reason, set()))
+
+    def test_clock(self) -> None:
+        client: Any = FakeClient()
+        grant = locks.Grant.of(client, "/lock/node")
+        grant._proof -= 6
+        self.assertTrue(grant.held)
+        grant._proof -= 1  # two thirds of ten seconds have passed
+        self.assertTrue(grant.lost.is_set())
+        self.assertEqual(grant.reason, locks.SILENT)
 
     def test_node_of_another_session(self) -> None:
         client: Any = FakeClient(owner=SESSION + 1)

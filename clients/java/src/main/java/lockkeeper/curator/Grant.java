@@ -9,8 +9,6 @@ import java.util.concurrent.ThreadFactory;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 import org.apache.curator.framework.CuratorFramework;
-import org.apache.curator.framework.api.CuratorEventType;
-import org.apache.curator.framework.api.CuratorListener;
 import org.apache.curator.framework.state.ConnectionState;
 import org.apache.curator.framework.state.ConnectionStateListener;
 import org.apache.zookeeper.KeeperException;
@@ -38,10 +36,8 @@ public final class Grant {
         LOST,
         /** There was no proof for two thirds of the session timeout. */
         SILENT,
-        /** Somebody deleted the lock's node. */
-        DELETED,
-        /** The program closes its client, and with it the session. */
-        CLOSED
+        /** The lock's node was deleted: by somebody, or because the program closed its client. */
+        DELETED
     }
 
     private static final int PROOFS_PER_TIMEOUT = 6;
@@ -50,10 +46,10 @@ public final class Grant {
         thread.setDaemon(true);
         return thread;
     };
-    /** Looks at the clock; never waits. */
+    /** Looks at the clock, and never waits. */
     private static final ScheduledThreadPoolExecutor TIMER = new ScheduledThreadPoolExecutor(1, DAEMONS);
-    /** Reads nodes; a reading waits for its answer. */
-    private static final ExecutorService READERS = Executors.newCachedThreadPool(DAEMONS);
+    /** Reads nodes, and runs the functions that depend on a loss. */
+    private static final ExecutorService OTHERS = Executors.newCachedThreadPool(DAEMONS);
 
     static {
         TIMER.setRemoveOnCancelPolicy(true);
@@ -82,8 +78,8 @@ public final class Grant {
      * Returns the grant of a lock that the client has just got with this node. It throws a
      * KeeperException if the node is gone, or belongs to an earlier session.
      *
-     * <p>Order: the listeners first, then the node. If the listeners have heard nothing by the time
-     * that the node is read, it is ours, and they will hear of the connection that it was read on.
+     * <p>Order: the listener first, then the node. If the listener has heard nothing by the time
+     * that the node is read, it is ours, and it will hear of the connection that it was read on.
      */
     static Grant of(CuratorFramework client, String node) throws Exception {
         while (true) {
@@ -125,17 +121,8 @@ public final class Grant {
                 lost.complete(Loss.LOST);
             }
         };
-        CuratorListener events = (c, event) -> {
-            if (event.getType() == CuratorEventType.CLOSING) {
-                lost.complete(Loss.CLOSED);
-            }
-        };
         client.getConnectionStateListenable().addListener(states);
-        client.getCuratorListenable().addListener(events);
-        lost.whenComplete((loss, e) -> {
-            client.getConnectionStateListenable().removeListener(states);
-            client.getCuratorListenable().removeListener(events);
-        });
+        lost.whenComplete((loss, e) -> client.getConnectionStateListenable().removeListener(states));
         return lost;
     }
 
@@ -144,9 +131,9 @@ public final class Grant {
         long period = timeoutNs / PROOFS_PER_TIMEOUT;
         ScheduledFuture<?> looks = TIMER.scheduleAtFixedRate(() -> {
             if (!isProven(System.nanoTime() + period)) {
-                lost.complete(Loss.SILENT);
+                OTHERS.execute(() -> lost.complete(Loss.SILENT));
             } else if (reading.compareAndSet(false, true)) {
-                READERS.execute(this::prove);
+                OTHERS.execute(this::prove);
             }
         }, period, period, TimeUnit.NANOSECONDS);
         lost.whenComplete((loss, e) -> looks.cancel(false));
@@ -192,8 +179,8 @@ public final class Grant {
      * Returns a future that completes when the lock can no longer be relied on, with the reason;
      * unless its node was deleted, before anybody else can get the lock. A release cancels it.
      *
-     * <p>Functions that depend on it run in a thread that serves all grants or all listeners, so
-     * they must not wait.
+     * <p>Functions that depend on it may run in the thread of Curator's listeners, so they must not
+     * wait.
      */
     public CompletableFuture<Loss> lost() {
         isHeld();

@@ -124,6 +124,7 @@ public final class Checks {
             nodeOfAnotherSession(client, other, args[1]);
             suspendedMeanwhile(client, args[1]);
             reentrance(client, args[1]);
+            reentrance(client.usingNamespace("space"), args[1]);
         }
     }
 }

@@ -160,7 +160,10 @@ public final class Contender {
             } else if (words[1].equals("trouble")) {
                 // Blocks the thread of the events, as a callback that waits does: Curator says
                 // nothing more.
-                client.checkExists().inBackground((c, event) -> Thread.sleep(Long.MAX_VALUE)).forPath("/");
+                client.checkExists().inBackground((c, event) -> {
+                    say("troubled", words[0]);
+                    Thread.sleep(Long.MAX_VALUE);
+                }).forPath("/");
             } else if (words[1].equals("close")) {
                 client.close();
                 say("closed", words[0]);
