@@ -215,9 +215,9 @@ func (s *stage) release(c *contender) {
 	}))
 }
 
-// pause stops the holder's process for longer than its session lasts. From the first moment on it
-// knows that the lock is lost, if it looks; if it writes without a look, a fence sees from the token
-// that the write is late.
+// pause stops the holder's process for longer than its session lasts. When it goes on, a look says
+// at once that the lock is lost. The token of a write without a look is smaller than the next
+// holder's, so that a fence refuses it.
 func pause(s *stage, l language) {
 	lock := path.Join(s.root, "lock")
 	holder, next := s.start(l, "holder", s.all()), s.start(l, "next", s.all())
@@ -315,7 +315,7 @@ func (s *stage) meet(lock string, holder, comer *contender, holds, comes string,
 	old := s.granted(s.do(holder, holds, "acquire", "granted"), lock)
 	s.send(comer, comes, "acquire")
 	if shared {
-		s.grows(old, s.granted(s.await(comer, from, "granted", comes), lock))
+		s.grows(old, s.granted(s.soon(comer, from, "granted", comes), lock))
 		s.do(holder, holds, "release", "released")
 	} else {
 		s.awaitQueue(lock, 2)

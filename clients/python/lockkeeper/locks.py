@@ -35,8 +35,8 @@ _PROOFS_PER_TIMEOUT = 6
 
 
 class Grant:
-    """A lock that is held. It ends when the lock is released, or when the lock can no longer be relied
-    on, whichever comes first, and does not come back. It may be used in any thread.
+    """A lock that is held. It ends when the lock is released, or when the lock can no longer be
+    relied on, whichever comes first, and does not come back. It may be used in any thread.
 
     token   the fencing token: a number that is larger than every earlier holder's. It is the zxid
             that created the lock's node, its czxid
@@ -103,8 +103,8 @@ class Grant:
         return True
 
     def _keep(self) -> None:
-        """Asks for proofs until the grant ends. There is one request at a time: with more, kazoo would
-        not notice a silent connection, and keep to it."""
+        """Asks for proofs until the grant ends. There is one request at a time: with more, kazoo
+        would not notice a silent connection, and keep to it."""
         while self.held and not self._lost.wait(min(self._timeout / _PROOFS_PER_TIMEOUT, self._remaining())):
             asked = time.monotonic()
             try:

@@ -37,7 +37,8 @@ class FakeClient:
         self.client_id: Optional[tuple[int, bytes]] = (SESSION, b"")
         self.stat: Any = SimpleNamespace(czxid=42, ephemeralOwner=owner)
         self.listeners: set[Callable[[str], Any]] = set()
-        self.during_read: list[Callable[[], None]] = []  # each is called by one of the next readings
+        self.during_read: list[Callable[[], None]] = []  # one for each of the next readings
+        self.answers: list[Any] = []
         self.watches: list[Callable[[WatchedEvent], None]] = []
         self.readings = 0
 
@@ -65,11 +66,12 @@ class FakeClient:
         return self
 
     def get(self, timeout: float) -> Any:
-        """The answer to exists_async, which comes if there is a stat."""
-        if self.stat is None:
+        """The next of the answers to exists_async; None: it does not come."""
+        answer = self.answers.pop(0)
+        if answer is None:
             time.sleep(timeout)
             raise TimeoutError
-        return self.stat
+        return answer
 
     def disconnect(self) -> None:
         self.client_id = None
@@ -109,10 +111,10 @@ class GrantTest(unittest.TestCase):
     def test_proofs(self) -> None:
         for answer, reason in (None, locks.SILENT), (SimpleNamespace(czxid=43), locks.DELETED):
             client: Any = FakeClient()
-            client._session_timeout = 60  # ms
+            client._session_timeout = 600  # ms
+            client.answers = [client.stat, client.stat, answer]
             grant = locks.Grant.of(client, "/lock/node")
             first = grant._proof
-            threading.Timer(0.1, setattr, (client, "stat", answer)).start()
             grant._keep()
             self.assertGreater(grant._proof, first)
             self.assertEqual((grant.reason, client.listeners), (reason, set()))
