@@ -42,7 +42,7 @@ var plantedJava = []planted{
 	{"Curator alone is heard", javaGrant, []string{javaLooks, "if (false)", javaBeats, "if (false)"},
 		"trouble", "has not lost the lock"},
 	{"the clock is looked at now and then", javaGrant, []string{javaLooks, "if (false)"},
-		"pause", `true": the holder was granted`},
+		"units", "a grant stands on an old proof"},
 	{"a token that is not the czxid", javaGrant, []string{"node, stat.getCzxid()", "node, stat.getCtime()"},
 		"turns", "the czxid of the node is"},
 	{"the node of any session", javaGrant, []string{"stat.getEphemeralOwner() != session.getSessionId()", "false"},

@@ -1,5 +1,6 @@
 package lockkeeper.curator;
 
+import java.lang.reflect.Field;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Proxy;
 import java.util.concurrent.TimeUnit;
@@ -87,6 +88,18 @@ public final class Checks {
         check(listeners.size() == 0, listeners.size() + " listeners for no grant");
     }
 
+    /** A grant ends two thirds of the session timeout after its newest proof, if somebody looks. */
+    static void clock(CuratorFramework client, String path) throws Exception {
+        Grant grant = Grant.of(client, client.create().withMode(CreateMode.EPHEMERAL).forPath(path + "/clock"));
+        long timeoutNs = TimeUnit.MILLISECONDS.toNanos(client.getZookeeperClient().getZooKeeper().getSessionTimeout());
+        Field proof = Grant.class.getDeclaredField("proof");
+        proof.setAccessible(true);
+        proof.setLong(grant, System.nanoTime() - timeoutNs / 2);
+        check(grant.isHeld(), "a grant ended before its proof was old");
+        proof.setLong(grant, System.nanoTime() - timeoutNs / 3 * 2);
+        check(grant.lost().getNow(null) == Grant.Loss.SILENT, "a grant stands on an old proof");
+    }
+
     /**
      * A thread that holds the lock acquires it again, with the same grant; not when it has lost it.
      */
@@ -123,6 +136,7 @@ public final class Checks {
         try (CuratorFramework client = connect(args[0]); CuratorFramework other = connect(args[0])) {
             nodeOfAnotherSession(client, other, args[1]);
             suspendedMeanwhile(client, args[1]);
+            clock(client, args[1]);
             reentrance(client, args[1]);
             reentrance(client.usingNamespace("space"), args[1]);
         }
