@@ -25,12 +25,10 @@ from kazoo.recipe import lock as kazoo_locks
 SUSPENDED = "suspended"  # the connection broke, as kazoo has said
 LOST = "lost"  # the session has ended, as kazoo has said
 SILENT = "silent"  # there was no proof for two thirds of the session timeout
-DELETED = "deleted"  # somebody deleted the lock's node
+DELETED = "deleted"  # the lock's node was deleted
 RELEASED = "released"
 
 _LOSSES = {KazooState.SUSPENDED: SUSPENDED, KazooState.LOST: LOST}
-
-
 _PROOFS_PER_TIMEOUT = 6
 
 
