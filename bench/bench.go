@@ -29,6 +29,10 @@ type Config struct {
 	// InFlight is the number of requests that a client has in flight, where the workload pipelines;
 	// 0 means 1.
 	InFlight int
+	// Rate is the number of requests a second of all clients together, which are sent at times that
+	// do not depend on the replies (an open loop; InFlight does not count); latency is from these
+	// times. For write, read and mixed. 0: each client sends when it has a reply (a closed loop).
+	Rate float64
 	// Duration is for how long is measured; 0 means 10 s. Workloads that do a fixed number of
 	// things take as long as these do.
 	Duration time.Duration
@@ -72,8 +76,12 @@ type Result struct {
 	Size     int      `json:"sizeBytes,omitempty"`
 	Seconds  float64  `json:"seconds"`
 	Ops      uint64   `json:"ops"`
-	// PerSecond is Ops through Seconds.
+	// PerSecond is Ops through Seconds; of an open loop the number of replies in that time.
 	PerSecond float64 `json:"opsPerSecond"`
+	// Rate is Config.Rate, and Behind says that the generator itself was too slow for it: it sent
+	// one of a hundred requests more than a millisecond late. The latencies include this delay.
+	Rate   float64 `json:"ratePerSecond,omitempty"`
+	Behind bool    `json:"generatorBehind,omitempty"`
 	// Latency is of one operation, as a client sees it.
 	Latency Latency `json:"latencyMs"`
 	// Errors counts the errors, by text. A client that loses its connection opens another one.
@@ -138,6 +146,9 @@ func (c *Config) Validate() error {
 	if len(c.PIDs) > 0 && len(c.PIDs) != len(c.Servers) {
 		faults = append(faults, fmt.Errorf("%d processes for %d servers", len(c.PIDs), len(c.Servers)))
 	}
+	if c.Rate < 0 || c.Rate > 0 && ok && !w.paced {
+		faults = append(faults, fmt.Errorf("a rate of %g: only write, read and mixed have one, above 0", c.Rate))
+	}
 	if w.starts && len(c.Start) == 0 {
 		faults = append(faults, fmt.Errorf("workload %s needs the command line that starts a server", c.Workload))
 	}
@@ -156,10 +167,14 @@ type run struct {
 	phase atomic.Pointer[string]
 	// figures is Result.Figures.
 	figures map[string]float64
+	open    *openLoop // nil: a closed loop
 }
 
 func newRun(cfg Config) *run {
 	r := &run{Config: cfg, figures: map[string]float64{}}
+	if cfg.Rate > 0 {
+		r.open = newOpenLoop(r)
+	}
 	r.enter("set up")
 	return r
 }

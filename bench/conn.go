@@ -22,7 +22,8 @@ const patience = 30 * time.Second
 // errTurnedAway says that there is a server, but it gave no session.
 var errTurnedAway = errors.New("turned away")
 
-// conn is one connection with a session. It is used by one goroutine.
+// conn is one connection with a session. It is used by one goroutine, or by one that reads while
+// another one writes (put and flush).
 type conn struct {
 	*zkconn.Conn
 	timeout time.Duration // of the session, as negotiated

@@ -26,7 +26,7 @@ func pipelined(readShare int) func(ctx context.Context, r *run) error {
 		if err := r.makeKeys(ctx); err != nil {
 			return err
 		}
-		return r.clients(ctx, func(n int) work {
+		client := func(n int) *pipeline {
 			p := &pipeline{inFlight: r.InFlight, readShare: readShare, rng: rand.New(rand.NewPCG(1, uint64(n))),
 				data: make([]byte, r.Size)}
 			for i := range p.data {
@@ -35,8 +35,12 @@ func pipelined(readShare int) func(ctx context.Context, r *run) error {
 			for i := range p.keys {
 				p.keys[i] = r.key(n, i)
 			}
-			return p.work
-		})
+			return p
+		}
+		if r.open != nil {
+			return r.paced(ctx, client)
+		}
+		return r.clients(ctx, func(n int) work { return client(n).work })
 	}
 }
 

@@ -213,5 +213,8 @@ func (r *run) result() *Result {
 	if _, each, known := r.usage(); known {
 		res.Resident = each
 	}
+	if r.open != nil {
+		r.open.finish(res)
+	}
 	return res
 }

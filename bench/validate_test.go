@@ -16,6 +16,8 @@ func TestValidate(t *testing.T) {
 		{Config{Workload: "write"}, "no server is named"},
 		{Config{Workload: "write", Servers: []string{"a:1"}, Clients: -1}, "a number is negative"},
 		{Config{Workload: "write", Servers: []string{"a:1"}, PIDs: []int{1, 2}}, "2 processes for 1 servers"},
+		{Config{Workload: "herd", Servers: []string{"a:1"}, Rate: 5}, "a rate of 5: only write"},
+		{Config{Workload: "read", Servers: []string{"a:1"}, Rate: -5}, "a rate of -5: only write"},
 		{Config{Workload: "boot", Servers: []string{"a:1"}}, "needs the command line"},
 	} {
 		if _, err := Run(t.Context(), tt.cfg); err == nil || !strings.Contains(err.Error(), tt.want) {

@@ -70,9 +70,10 @@ func ZooKeeper(options ...string) (Target, error) {
 }
 
 // StockZooKeeper is ZooKeeper with the JVM that zkServer.sh gives it: its heap, the JVM's own
-// choice of garbage collector, and the whole compiler. To be measured.
-func StockZooKeeper() (Target, error) {
-	return zookeeper("-Xmx1000m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
+// choice of garbage collector, and the whole compiler. To be measured. It gets more options of the
+// JVM; a heap among them replaces that one.
+func StockZooKeeper(options ...string) (Target, error) {
+	return zookeeper(append([]string{"-Xmx1000m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"}, options...)...)
 }
 
 // zookeeper is ZooKeeper with those options of the JVM.

@@ -32,6 +32,9 @@ func (c *benchCommand) flags(fs *flag.FlagSet) {
 	fs.StringVar(&c.Workload, "workload", "write", "`w` which (default write)")
 	fs.IntVar(&c.Clients, "clients", 0, "`n` connections that work side by side (default: the workload's own number)")
 	fs.IntVar(&c.InFlight, "in-flight", 0, "`n` requests that each has outstanding; write, read, mixed (default 1)")
+	fs.Float64Var(&c.Rate, "rate", 0,
+		"`n` requests a second of all together, sent at times that do not depend on the replies; write, read, mixed "+
+			"(default: each client sends when it has a reply)")
 	durationVar(fs, &c.Duration, "duration", 0, "`d` how long to measure, after a second of warming up (default 10s)")
 	fs.IntVar(&c.Size, "size", 0, "`n` bytes of data (default 100)")
 	fs.IntVar(&c.Nodes, "nodes", 0, "`n` number of nodes; znodes (default 200000)")
@@ -106,11 +109,20 @@ func printResult(w io.Writer, r *bench.Result) {
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(w, "%-12s "+format+"\n", append([]any{name}, args...)...)
 	}
-	line("workload", "%s, %d clients, %d in flight, %s", r.Workload, r.Clients, r.InFlight, strings.Join(r.Servers, ", "))
-	line("throughput", "%.0f operations a second (%d in %.1f s)", r.PerSecond, r.Ops, r.Seconds)
+	servers := strings.Join(r.Servers, ", ")
+	if r.Rate > 0 {
+		line("workload", "%s, %d clients, %.0f requests a second, %s", r.Workload, r.Clients, r.Rate, servers)
+		line("throughput", "%.0f replies a second (%d requests in %.1f s)", r.PerSecond, r.Ops, r.Seconds)
+	} else {
+		line("workload", "%s, %d clients, %d in flight, %s", r.Workload, r.Clients, r.InFlight, servers)
+		line("throughput", "%.0f operations a second (%d in %.1f s)", r.PerSecond, r.Ops, r.Seconds)
+	}
 	l := r.Latency
 	line("latency", "p50 %.3g ms, p90 %.3g ms, p99 %.3g ms, p99.9 %.3g ms, max %.3g ms",
 		l.P50, l.P90, l.P99, l.P999, l.Max)
+	if r.Behind {
+		line("", "this program fell behind its schedule, which the latency includes")
+	}
 	if r.ServerCPU > 0 {
 		line("CPU", "%.3g us an operation in all servers, %.3g us in this program", r.ServerCPU, r.ClientCPU)
 	}

@@ -66,7 +66,7 @@ const imports = `
 	jepsen/simtest:
 	deploy:
 	locktest:              server wire znode internal/simnet
-	bench:                 wire internal/zkconn internal/cputime
+	bench:                 wire internal/zkconn internal/cputime golang.org/x/sys/unix
 	jepsen/compare/floor:   wire
 	jepsen/compare:         bench jepsen jepsen/compare/floor recipes wire internal/freeport internal/zkconn go.etcd.io/etcd/client/v3 go.etcd.io/etcd/client/v3/concurrency go.uber.org/zap
 	cmd/lockkeeper:        server server/datadir server/offline server/ops server/ops/admin server/secure/certs server/zoocfg server/secure locknode recipes bench cmd/lockkeeper/internal/guard cmd/lockkeeper/internal/timerslack internal/clock github.com/go-zookeeper/zk github.com/spf13/cobra golang.org/x/term

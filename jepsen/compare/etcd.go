@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -24,8 +25,8 @@ type etcd struct {
 	pids      []int
 }
 
-// startEtcd starts members with etcd's defaults, and waits until they take writes.
-func startEtcd(ctx context.Context, dir string, members int) (_ *etcd, err error) {
+// startEtcd starts members of a program of etcd's, and waits until they take writes.
+func startEtcd(ctx context.Context, program, dir string, members int, with settings) (_ *etcd, err error) {
 	ports, err := freeport.Take(2 * members)
 	if err != nil {
 		return nil, err
@@ -43,10 +44,11 @@ func startEtcd(ctx context.Context, dir string, members int) (_ *etcd, err error
 	for i := range members {
 		name, peer, _ := strings.Cut(cluster[i], "=")
 		addr := fmt.Sprintf("127.0.0.1:%d", ports[2*i+1])
-		cmd := exec.Command("etcd", "--name", name, "--data-dir", filepath.Join(dir, name),
+		line := append(with.etcd(program, filepath.Join(dir, name)), "--name", name,
 			"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
 			"--listen-client-urls", "http://"+addr, "--advertise-client-urls", "http://"+addr,
 			"--initial-cluster", strings.Join(cluster, ","), "--log-level", "error")
+		cmd := exec.Command(line[0], line[1:]...)
 		p, err := jepsen.StartProcess("etcd "+name, cmd, filepath.Join(dir, name+".log"))
 		if err != nil {
 			return nil, fmt.Errorf("%w (apt-get install etcd-server)", err)
@@ -119,7 +121,7 @@ func (e *etcd) measure(ctx context.Context, l load, duration time.Duration) (*be
 	if client == nil {
 		return nil, fmt.Errorf("etcd has no workload %s", l.workload)
 	}
-	r, err := w.run(ctx, e, inOrder(e.endpoints, leads, l.first), client, duration)
+	r, err := w.run(ctx, e, inOrder(e.endpoints, leads, l.first), client, l.rate, duration)
 	if err != nil {
 		return nil, fmt.Errorf("etcd: %s: %w", l.workload, err)
 	}
@@ -127,6 +129,18 @@ func (e *etcd) measure(ctx context.Context, l load, duration time.Duration) (*be
 	return r, nil
 }
 
-func etcdVersion() string {
-	return strings.ReplaceAll(output("etcd", "--version"), "etcd Version:", "etcd")
+// etcdVersion asks the program.
+func etcdVersion(program string) string {
+	return strings.ReplaceAll(output(program, "--version"), "etcd Version:", "etcd")
+}
+
+// buildEtcd builds the etcd of the module etcdserver, newer than Debian's.
+func buildEtcd(ctx context.Context, sources, program string) error {
+	cmd := exec.CommandContext(ctx, "go", "build", "-o", program, "go.etcd.io/etcd/server/v3")
+	cmd.Dir = filepath.Join(sources, "jepsen", "compare", "etcdserver")
+	cmd.Env = append(os.Environ(), "GOWORK=off") // its dependencies are its own
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build etcd 3.7: %w (leave etcd37 out of -systems)\n%s", err, out)
+	}
+	return nil
 }

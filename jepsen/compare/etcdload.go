@@ -35,8 +35,8 @@ type etcdLoad struct {
 type etcdClient func(ctx context.Context, c *clientv3.Client, n int, done func(took time.Duration)) error
 
 // run measures for a duration. Each client has a connection of its own, client n to the n-th
-// endpoint, and again from the first.
-func (w *etcdLoad) run(ctx context.Context, e *etcd, endpoints []string, client etcdClient,
+// endpoint, and again from the first. With a rate they write at given times (open loop).
+func (w *etcdLoad) run(ctx context.Context, e *etcd, endpoints []string, client etcdClient, rate float64,
 	duration time.Duration) (*bench.Result, error) {
 	w.began = time.Now()
 	clients := make([]*clientv3.Client, w.clients)
@@ -47,10 +47,29 @@ func (w *etcdLoad) run(ctx context.Context, e *etcd, endpoints []string, client 
 		}
 		defer clients[n].Close()
 	}
-	cfg := bench.Config{Servers: endpoints, Clients: w.clients, Duration: duration, Size: sizeBytes, PIDs: e.pids}
+	cfg := bench.Config{Servers: endpoints, Clients: w.clients, Rate: rate, Duration: duration, Size: sizeBytes,
+		PIDs: e.pids}
+	if rate > 0 {
+		return bench.MeasureRate(ctx, cfg, w.writeAt(clients))
+	}
 	return bench.Measure(ctx, cfg, func(ctx context.Context, n int, done func(time.Duration)) error {
 		return client(ctx, clients[n], n, done)
 	})
+}
+
+// writeAt puts a key of client n, in a goroutine of its own: a call of etcd's client waits for the
+// reply.
+func (w *etcdLoad) writeAt(clients []*clientv3.Client) func(ctx context.Context, n int, done func(error)) {
+	data := string(make([]byte, sizeBytes))
+	sent := 0
+	return func(ctx context.Context, n int, done func(error)) {
+		sent++
+		key := fmt.Sprintf("%s/%d-%d", w.prefix, n, sent%keysPerClient)
+		go func() {
+			_, err := clients[n].Put(ctx, key, data)
+			done(err)
+		}()
+	}
 }
 
 // write puts keys of its own.

@@ -16,6 +16,9 @@ type figure struct {
 	// limit is the goal: at most that many times the limit (with more: at least that part of it); 0
 	// for none.
 	limit float64
+	// open is the column in the table of the open loops; nil: the figure is a row of the first
+	// table.
+	open  *openColumn
 	value func(*bench.Result) float64
 }
 

@@ -31,12 +31,13 @@ type keeper struct {
 	sources string          // of lockkeeper
 }
 
-func startKeeper(ctx context.Context, target jepsen.Target, dir string, members int, c config) (*keeper, error) {
-	cfg, k := jepsen.ClusterConfig{Target: target, Members: members, Dir: dir, TickTime: tickTime},
-		&keeper{sources: c.sources}
+// startKeeper starts a cluster of a target as cfg says, and waits until it has a leader.
+func startKeeper(ctx context.Context, target jepsen.Target, cfg jepsen.ClusterConfig, c config) (*keeper, error) {
+	cfg.Target, cfg.TickTime = target, tickTime
+	k := &keeper{sources: c.sources}
 	if c.delay > 0 {
-		k.links = jepsen.NewProxies(members, 1)
-		for host := 1; host <= members; host++ {
+		k.links = jepsen.NewProxies(cfg.Members, 1)
+		for host := 1; host <= cfg.Members; host++ {
 			if err := k.links.Shape(host, jepsen.Shape{Delay: c.delay}); err != nil {
 				return nil, err
 			}
@@ -102,7 +103,7 @@ func (k *keeper) measure(ctx context.Context, l load, duration time.Duration) (*
 	}
 	servers := inOrder(strings.Split(k.Servers(), ","), leads.ClientAddr, l.first)
 	cfg := bench.Config{Workload: l.workload, Servers: servers, Clients: l.clients, InFlight: l.inFlight,
-		Nodes: l.nodes, Rounds: l.rounds, Duration: duration}
+		Rate: l.rate, Nodes: l.nodes, Rounds: l.rounds, Duration: duration}
 	for _, addr := range servers {
 		cfg.PIDs = append(cfg.PIDs, bench.FindProcess(addr))
 	}
@@ -179,7 +180,10 @@ func lockkeeperVersion(sources string) string {
 }
 
 // zookeeperVersion asks Debian's package, and the JVM.
-func zookeeperVersion() string {
+func zookeeperVersion(java ...string) string {
 	_, v, _ := strings.Cut(output("dpkg-query", "-W", "zookeeper"), "\t")
-	return fmt.Sprintf("ZooKeeper %s (-Xmx1000m, %s)", v, output("java", "-version"))
+	if !slices.ContainsFunc(java, func(o string) bool { return strings.HasPrefix(o, "-Xmx") }) {
+		java = append([]string{"-Xmx1000m"}, java...)
+	}
+	return fmt.Sprintf("ZooKeeper %s (%s, %s)", v, strings.Join(java, " "), output("java", "-version"))
 }

@@ -98,7 +98,7 @@ func greet(addr string) error {
 
 func (l *limit) measure(ctx context.Context, do load, duration time.Duration) (*bench.Result, error) {
 	return bench.Run(ctx, bench.Config{Workload: do.workload, Servers: inOrder(l.servers, l.servers[0], do.first),
-		PIDs: l.pids, Clients: do.clients, InFlight: do.inFlight, Duration: duration})
+		PIDs: l.pids, Clients: do.clients, InFlight: do.inFlight, Rate: do.rate, Duration: duration})
 }
 
 func (l *limit) close() error {

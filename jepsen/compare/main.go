@@ -28,11 +28,14 @@ type config struct {
 	duration time.Duration
 	warmUp   time.Duration
 	delay    time.Duration
+	logDisk  string // a directory for logs on another disk; empty: none
 	binary   string
+	etcd37   string
 	sources  string // of lockkeeper
 	command  string // as it was typed, without the flags that compare.sh adds
 	json     string
 	out      string
+	pictures string // a directory; empty: picturesBeside(out)
 	list     bool
 }
 
@@ -43,18 +46,23 @@ func main() {
 	}
 	var c config
 	flag.StringVar(&c.only, "only", "", "regular expression: only figures with such names")
-	flag.StringVar(&c.systems, "systems", "lockkeeper,zookeeper,etcd,limit", "the systems, in turn")
+	flag.StringVar(&c.systems, "systems", systemNames, "the systems, in turn")
 	flag.IntVar(&c.rounds, "rounds", 3, "how often each is measured")
-	flag.DurationVar(&c.duration, "duration", 3*time.Second,
+	flag.DurationVar(&c.duration, "duration", 2*time.Second,
 		"how long each measurement lasts, after a second that does not count")
 	flag.DurationVar(&c.warmUp, "warm", 8*time.Second, "how long each cluster is warmed up")
 	flag.DurationVar(&c.delay, "delay", 0,
 		"the `delay` of messages between members, as on a network; not with etcd and the limit")
+	flag.StringVar(&c.logDisk, "log-disk", "",
+		"a `directory` on another disk, for the logs of systems with recommended settings (lockkeeper-recommended, too)")
 	flag.StringVar(&c.binary, "binary", "", "lockkeeper (default: it is built)")
+	flag.StringVar(&c.etcd37, "etcd37", "", "etcd 3.7 (default: it is built from Go's module proxy)")
 	flag.StringVar(&c.sources, "sources", filepath.Join("..", ".."), "the directory of lockkeeper's module")
 	flag.StringVar(&c.json, "json", "", "file for all that was measured")
 	flag.StringVar(&c.out, "out", "", "file for what is printed; in one that has the lines "+tableBegin+" and "+
 		tableEnd+", it is put between these")
+	flag.StringVar(&c.pictures, "pictures", "",
+		"`directory` for pictures (default: the one named like the page of -out, beside it, if it exists)")
 	flag.BoolVar(&c.list, "list", false, "list the figures")
 	flag.Parse()
 	if flag.NArg() > 0 || c.rounds < 1 || c.duration <= 0 || c.warmUp <= 0 || c.delay < 0 {
@@ -64,7 +72,7 @@ func main() {
 	c.command = "jepsen/compare.sh"
 	flag.Visit(func(f *flag.Flag) {
 		switch f.Name {
-		case "binary", "sources", "json", "out": // no influence on the measurement
+		case "binary", "etcd37", "sources", "json", "out", "pictures": // no influence
 		default:
 			c.command += fmt.Sprintf(" -%s '%s'", f.Name, f.Value)
 		}
@@ -87,6 +95,7 @@ type report struct {
 	Seconds  float64           `json:"secondsEach"`
 	Before   *machine          `json:"machineBefore"`
 	After    *machine          `json:"machineAfter"`
+	Capacity capacity          `json:"capacity"`
 	Rows     []*row            `json:"figures"`
 	Samples  []sample          `json:"samples"`
 	systems  []*system
@@ -142,6 +151,21 @@ func run(ctx context.Context, c config, stdout, progress io.Writer) (err error) 
 			return fmt.Errorf("build lockkeeper: %w\n%s", err, out)
 		}
 	}
+	if c.etcd37 == "" && strings.Contains(c.systems, "etcd37") {
+		c.etcd37 = filepath.Join(scratch.Dir, "etcd37")
+		if err := buildEtcd(ctx, c.sources, c.etcd37); err != nil {
+			return err
+		}
+	}
+	if c.logDisk != "" {
+		if c.logDisk, err = filepath.Abs(c.logDisk); err == nil {
+			c.logDisk, err = os.MkdirTemp(c.logDisk, "compare-")
+		}
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, os.RemoveAll(c.logDisk)) }()
+	}
 	all, err := systems(strings.Split(c.systems, ","), c)
 	if err != nil {
 		return err
@@ -178,13 +202,14 @@ func (rep *report) measure(ctx context.Context, c config, list []step, dir strin
 		return m
 	}
 	rep.Before = look("before")
+	rep.measureCapacity(ctx, c, list, dir, progress)
 	for n := range c.rounds {
 		for _, s := range rep.systems {
 			if ctx.Err() != nil {
 				break
 			}
-			r := &round{number: n + 1, system: s, dir: filepath.Join(dir, fmt.Sprintf("%s-%d", s.name, n+1)),
-				duration: c.duration, warmUp: c.warmUp, progress: progress, stat: "/proc/stat"}
+			r := newRound(n+1, s, filepath.Join(dir, fmt.Sprintf("%s-%d", s.name, n+1)), c, progress)
+			r.capacity = rep.Capacity
 			r.run(ctx, list)
 			rep.Samples = append(rep.Samples, r.samples...)
 		}
@@ -209,7 +234,23 @@ func (rep *report) save(c config, stdout io.Writer) error {
 		}
 		err = errors.Join(err, e)
 	}
+	if c.pictures == "" {
+		c.pictures = picturesBeside(c.out)
+	}
+	if c.pictures != "" {
+		err = errors.Join(err, rep.drawOpen(c.pictures))
+	}
 	return err
+}
+
+// picturesBeside is the directory of a page's pictures: dir/page for dir/page.md; empty if it does
+// not exist.
+func picturesBeside(page string) string {
+	dir := strings.TrimSuffix(page, ".md")
+	if info, err := os.Stat(dir); dir == page || err != nil || !info.IsDir() {
+		return ""
+	}
+	return dir
 }
 
 // The lines of a page between which the report is written.
@@ -250,6 +291,8 @@ func (rep *report) write(w io.Writer) {
 		stolenText(rep.Samples))
 	fmt.Fprintln(w)
 	writeTable(w, rep.Rows)
+	rep.writeOpen(w)
+	rep.writeRecommended(w)
 	if rep.Before != nil || rep.After != nil {
 		fmt.Fprintln(w)
 		writeMachine(w, rep.Before, rep.After)

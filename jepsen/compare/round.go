@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -30,41 +31,64 @@ type system struct {
 	start func(ctx context.Context, dir string, members int) (cluster, error)
 	only  func(load) bool // the loads that it takes; nil: all
 	jit   bool            // compiles what it runs often while it runs
+	// target is its program, if that speaks ZooKeeper's protocol.
+	target jepsen.Target
 }
 
 // takes reports whether the system takes a load.
 func (s *system) takes(l load) bool { return s.only == nil || s.only(l) }
 
+// systemNames are all systems, in the order in which they take turns.
+const systemNames = "lockkeeper,zookeeper,etcd,etcd37,limit,zookeeper-recommended,etcd37-recommended"
+
 // systems are those with these names.
 func systems(names []string, c config) (list []*system, err error) {
-	for _, name := range names {
-		s, target := &system{name: name}, jepsen.Target{}
+	for _, full := range names {
+		name, recommended := strings.CutSuffix(full, recommendedSuffix)
+		s := &system{name: full}
+		var with settings
+		if recommended {
+			with = recommendedSettings(name, c.logDisk)
+			s.only = func(l load) bool { return l.recommended }
+		}
 		switch name {
 		case "lockkeeper":
-			s.version, target = lockkeeperVersion(c.sources), jepsen.Lockkeeper(c.binary)
+			s.version, s.target = lockkeeperVersion(c.sources), jepsen.Lockkeeper(c.binary)
 		case "zookeeper":
-			s.jit, s.version = true, zookeeperVersion()
-			if target, err = jepsen.StockZooKeeper(); err != nil {
+			s.jit, s.version = true, zookeeperVersion(with.java...)
+			if s.target, err = jepsen.StockZooKeeper(with.java...); err != nil {
 				return nil, err
 			}
-		case "etcd":
-			s.version, s.only = etcdVersion(), func(l load) bool { return l.etcd }
+		case "etcd", "etcd37":
+			program := "etcd"
+			if name == "etcd37" {
+				program = c.etcd37
+			}
+			s.version = etcdVersion(program)
+			s.only = func(l load) bool { return l.etcd && (!recommended || l.recommended) }
 			s.start = func(ctx context.Context, dir string, members int) (cluster, error) {
-				return startEtcd(ctx, dir, members)
+				return startEtcd(ctx, program, dir, members, with)
 			}
 		case "limit":
 			s.version = "limit: three processes that only send, sync and answer (jepsen/compare/floor)"
 			s.only = func(l load) bool { return l.workload == "write" || l.workload == "read" }
 			s.start = func(ctx context.Context, dir string, _ int) (cluster, error) { return startLimit(ctx, dir) }
 		default:
-			return nil, fmt.Errorf("there is no system %q: lockkeeper, zookeeper, etcd, limit", name)
+			return nil, fmt.Errorf("there is no system %q: %s", full, systemNames)
+		}
+		if recommended {
+			if with.empty() {
+				return nil, fmt.Errorf("%s: its documentation recommends no settings but the defaults%s", full, logDiskHint)
+			}
+			s.version += ", with " + with.text()
 		}
 		if s.start != nil && c.delay > 0 {
-			return nil, fmt.Errorf("-delay: %s cannot have it; leave it out with -systems lockkeeper,zookeeper", name)
+			return nil, fmt.Errorf("-delay: %s cannot have it; leave it out with -systems lockkeeper,zookeeper", full)
 		}
 		if s.start == nil {
 			s.start = func(ctx context.Context, dir string, members int) (cluster, error) {
-				return startKeeper(ctx, target, dir, members, c)
+				return startKeeper(ctx, s.target, jepsen.ClusterConfig{Members: members, Dir: dir,
+					Extra: with.extra()}, c)
 			}
 		}
 		list = append(list, s)
@@ -96,6 +120,7 @@ type round struct {
 	dir      string
 	duration time.Duration // of each measurement
 	warmUp   time.Duration // of a cluster
+	capacity capacity      // for open loops
 	progress io.Writer
 	stat     string // where the CPU times stand
 	samples  []sample
@@ -103,6 +128,11 @@ type round struct {
 	cluster cluster // the running cluster, or nil
 	warmed  bool
 	used    int // directories
+}
+
+func newRound(number int, s *system, dir string, c config, progress io.Writer) *round {
+	return &round{number: number, system: s, dir: dir, duration: c.duration, warmUp: c.warmUp, progress: progress,
+		stat: "/proc/stat"}
 }
 
 // stepPatience is how long a step may take beyond its duration.
@@ -190,7 +220,11 @@ func (r *round) take(ctx context.Context, s step) (res *bench.Result, stolen flo
 	if err != nil {
 		return nil, 0, err
 	}
-	if res, err = r.cluster.measure(ctx, s.load, r.duration); err == nil {
+	do, err := r.capacity.at(s.load)
+	if err != nil {
+		return nil, 0, err
+	}
+	if res, err = r.cluster.measure(ctx, do, r.duration); err == nil {
 		err = worthless(res)
 	}
 	after, e := readCPUTime(r.stat)
@@ -199,7 +233,8 @@ func (r *round) take(ctx context.Context, s step) (res *bench.Result, stolen flo
 
 // worthless says why a result is none.
 func worthless(r *bench.Result) error {
-	if r.Workload != "failover" { // there connections break, as they may
+	// In a failover connections break, and above its capacity a system may refuse requests.
+	if r.Workload != "failover" && r.Rate == 0 {
 		for text, n := range r.Errors {
 			return fmt.Errorf("%d errors: %s", n, text)
 		}
@@ -217,11 +252,11 @@ func (r *round) warm(ctx context.Context, d time.Duration) error {
 		load
 		share time.Duration
 	}{
-		{load{workload: "write", clients: 64, inFlight: 4, etcd: true}, d / 2},
-		{load{workload: "read", clients: 64, inFlight: 4}, d / 4},
-		{load{workload: "lock-cycle", clients: 16, etcd: true}, d / 4},
+		{load{workload: "write", clients: 64, inFlight: 4, etcd: true, recommended: true}, d / 2},
+		{load{workload: "read", clients: 64, inFlight: 4, recommended: true}, d / 4},
+		{load{workload: "lock-cycle", clients: 16, etcd: true, recommended: true}, d / 4},
 		// Sessions that come and go, and watches.
-		{load{workload: "herd", clients: 500, rounds: 5}, 0},
+		{load{workload: "herd", clients: 500, rounds: 5, recommended: true}, 0},
 	} {
 		if !r.system.takes(w.load) {
 			continue

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 
 	"lockkeeper/bench"
 )
@@ -29,6 +30,12 @@ type load struct {
 	nodes, rounds int
 	// etcd says that etcd has a workload to compare with.
 	etcd bool
+	// share is the rate of an open loop, in percent of the capacity, and rate the same in requests
+	// a second; 0 is a closed loop.
+	share int
+	rate  float64
+	// recommended says that the systems with recommended settings have this load, too.
+	recommended bool
 }
 
 // Workloads that package bench does not have.
@@ -69,17 +76,17 @@ type step struct {
 // steps are the table, in the order in which they are run. A step that kills a member is the last
 // of its stage.
 func steps() []step {
-	return []step{
+	return slices.Concat([]step{
 		{stage: cold, memory: true, load: load{workload: idle, etcd: true}, figures: []figure{
 			{name: "memory of a fresh member", unit: "MB", bound: 20, bounded: true, value: resident},
 		}},
 		single("at the leader", leader),
 		single("through a follower", follower),
-		{stage: warm, load: load{workload: "write", clients: 16, etcd: true}, figures: []figure{
+		{stage: warm, load: load{workload: "write", clients: 16, etcd: true, recommended: true}, figures: []figure{
 			throughput("write, 16 clients", 2).within(2.5),
 			cpu("write, 16 clients", 0.5),
 		}},
-		{stage: warm, load: load{workload: "write", clients: 128, etcd: true}, figures: []figure{
+		{stage: warm, load: load{workload: "write", clients: 128, etcd: true, recommended: true}, figures: []figure{
 			throughput("write, 128 clients", 2.4),
 			cpu("write, 128 clients", 0.5),
 		}},
@@ -105,6 +112,7 @@ func steps() []step {
 		{stage: warm, load: load{workload: "herd", clients: herdClients}, figures: []figure{
 			latency("herd of 1,000, until the last has its event", 0.9, lastOfAll),
 		}},
+	}, openSteps(), []step{
 		{stage: warm, load: load{workload: "failover", clients: 8}, times: 2, figures: []figure{
 			latency("failover (kill -9 of the leader), gap without a write", 0.2, special("gap without a write ms")),
 			{name: "failover, connections lost on survivors", unit: "", bounded: true,
@@ -123,7 +131,7 @@ func steps() []step {
 			latency("boot to the first create, standalone", 0.1, p50),
 		}},
 		libraryLocks(mutex, 1), libraryLocks(mutex, 8), libraryLocks(curator, 1), libraryLocks(curator, 8),
-	}
+	})
 }
 
 // libraryLocks are the locks that people use: beside etcd's concurrency.Mutex.
@@ -139,7 +147,8 @@ func libraryLocks(l library, clients int) step {
 
 func single(where string, first role) step {
 	name := "write, 1 client " + where
-	return step{stage: warm, load: load{workload: "write", clients: 1, first: first, etcd: true}, figures: []figure{
+	do := load{workload: "write", clients: 1, first: first, etcd: true, recommended: true}
+	return step{stage: warm, load: do, figures: []figure{
 		latency(name+", p50", 0.7, p50).within(1.3),
 		latency(name+", p99", 0.7, p99),
 	}}

@@ -123,20 +123,35 @@ func times(v float64) string {
 	return strings.TrimSuffix(strings.TrimRight(fmt.Sprintf("%.2f", v), "0"), ".") + "x"
 }
 
+// ratio is the ratio of one system's median to another's.
+func (r *row) ratio(name, to string) string {
+	a, b := r.Systems[name], r.Systems[to]
+	if !a.known() || !b.known() || b.Median == 0 {
+		return "–"
+	}
+	return fmt.Sprintf("%.2fx", a.Median/b.Median)
+}
+
 // against is the ratio to another system, and whether it meets the target.
 func (r *row) against(name string) (ratio, met string) {
 	ours, theirs := r.Systems["lockkeeper"], r.Systems[name]
-	f := &r.figure
-	if f.bounded && ours.known() && name == "zookeeper" {
+	ratio = r.ratio("lockkeeper", name)
+	switch f := &r.figure; {
+	case f.bounded && ours.known() && name == "zookeeper":
 		met = yes(f.met(ours.Median, 0))
-	}
-	if !ours.known() || !theirs.known() || theirs.Median == 0 {
-		return "–", met
-	}
-	if !f.bounded && f.ratio != 0 {
+	case !f.bounded && f.ratio != 0 && ratio != "–":
 		met = yes(f.met(ours.Median, theirs.Median))
 	}
-	return fmt.Sprintf("%.2fx", ours.Median/theirs.Median), met
+	return ratio, met
+}
+
+// beside is against in one cell.
+func (r *row) beside(name string) string {
+	ratio, met := r.against(name)
+	if met == "" {
+		return ratio
+	}
+	return ratio + ", " + met
 }
 
 // limit is the ratio to the limit, with the goal if there is one.
@@ -163,23 +178,49 @@ func yes(b bool) string {
 	return "**no**"
 }
 
-// writeTable writes it in Markdown.
+// writeTable writes it in Markdown, without the figures of the open loops.
 func writeTable(w io.Writer, rows []*row) {
-	fmt.Fprintln(w, "| figure | | lockkeeper | ZooKeeper | ratio | target | met | etcd | ratio | met | limit | ratio |")
-	fmt.Fprintln(w, "|---|---|---|---|---|---|---|---|---|---|---|---|")
-	for _, r := range rows {
-		zkRatio, zkMet := r.against("zookeeper")
-		etcdRatio, etcdMet := r.against("etcd")
-		cells := []string{
-			r.Name, r.Unit, r.Systems["lockkeeper"].text(), r.Systems["zookeeper"].text(), zkRatio, r.figure.target(),
-			zkMet,
-			r.Systems["etcd"].text(), etcdRatio, etcdMet, r.Systems["limit"].text(), r.limit(),
-		}
-		for i, c := range cells {
-			cells[i] = strings.NewReplacer("|", "/", "\n", " ").Replace(c)
-		}
-		fmt.Fprintf(w, "| %s |\n", strings.Join(cells, " | "))
+	if !slices.ContainsFunc(rows, func(r *row) bool { return r.figure.open == nil }) {
+		return
 	}
+	writeHead(w, []string{"figure", "", "lockkeeper", "ZooKeeper", "ratio", "target", "met", "etcd", "ratio, met",
+		title("etcd37"), "ratio, met", "limit", "ratio"})
+	for _, r := range rows {
+		if r.figure.open != nil {
+			continue
+		}
+		zkRatio, zkMet := r.against("zookeeper")
+		writeCells(w, []string{
+			r.Name, r.Unit, r.Systems["lockkeeper"].text(), r.Systems["zookeeper"].text(), zkRatio, r.figure.target(),
+			zkMet, r.Systems["etcd"].text(), r.beside("etcd"), r.Systems["etcd37"].text(), r.beside("etcd37"),
+			r.Systems["limit"].text(), r.limit(),
+		})
+	}
+}
+
+// writeHead writes the first row.
+func writeHead(w io.Writer, cells []string) {
+	writeCells(w, cells)
+	fmt.Fprintln(w, strings.Repeat("|---", len(cells))+"|")
+}
+
+// title is the name of a system in a table.
+func title(name string) string {
+	switch name {
+	case "zookeeper":
+		return "ZooKeeper"
+	case "etcd37":
+		return "etcd 3.7"
+	}
+	return name
+}
+
+// writeCells writes one row.
+func writeCells(w io.Writer, cells []string) {
+	for i, c := range cells {
+		cells[i] = strings.NewReplacer("|", "/", "\n", " ").Replace(c)
+	}
+	fmt.Fprintf(w, "| %s |\n", strings.Join(cells, " | "))
 }
 
 // writeMachine writes how fast the disk was, before and after; nil is unknown.
