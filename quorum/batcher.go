@@ -8,6 +8,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
 
@@ -50,8 +51,9 @@ type batcher struct {
 	closed     bool
 	paused     bool
 	inFlight   int
-	proposedAt time.Time // the newest entry
-	linger     linger    // while no entry is in flight
+	proposedAt time.Time          // the newest entry
+	linger     linger             // while no entry is in flight
+	sessions   [][]wire.SessionID // of the commands of each entry in flight, in order
 	timer      *time.Timer
 	room       *sync.Cond // size went down
 	drained    *sync.Cond // inFlight is 0
@@ -62,8 +64,7 @@ type batcher struct {
 // proposal is an entry in flight.
 type proposal struct {
 	raft.ApplyFuture
-	commands int
-	at       time.Time
+	at time.Time
 }
 
 // newBatcher makes a batcher that takes commands when raft has been started.
@@ -98,8 +99,8 @@ func (b *batcher) submit(ctx context.Context, cmds [][]byte) error {
 	for _, c := range cmds {
 		b.queue = append(b.queue, c)
 		b.size += len(c)
+		b.linger.arrive(znode.CommandSession(c))
 	}
-	b.linger.arrive(len(cmds))
 	b.proposeLocked()
 	return nil
 }
@@ -115,7 +116,7 @@ func (b *batcher) proposeLocked() {
 		b.measures.proposing(waiting, len(cmds), len(entry))
 		f := b.raft.Apply(entry, 0)
 		endWith(f, b.down)
-		b.proposed <- proposal{f, len(cmds), b.proposedAt}
+		b.proposed <- proposal{f, b.proposedAt}
 	}
 }
 
@@ -130,6 +131,11 @@ func (b *batcher) takeLocked() (cmds [][]byte, size int) {
 	if b.queue = b.queue[n:]; len(b.queue) == 0 {
 		b.queue = nil
 	}
+	sessions := make([]wire.SessionID, n)
+	for i, c := range cmds {
+		sessions[i] = znode.CommandSession(c)
+	}
+	b.sessions = append(b.sessions, sessions)
 	b.size -= size
 	b.inFlight++
 	b.proposedAt = time.Now()
@@ -193,7 +199,9 @@ func (b *batcher) resume() {
 func (b *batcher) answerable() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.linger.answerable()
+	if len(b.sessions) > 0 && !b.linger.answering {
+		b.linger.answerable(b.sessions[0]...)
+	}
 }
 
 // completeLoop waits for the entries in flight, in order, proposes the next ones, and reports those
@@ -204,7 +212,8 @@ func (b *batcher) completeLoop() {
 			signal(b.doubt)
 		}
 		b.mu.Lock()
-		b.linger.completed(time.Now(), p.at, p.commands)
+		b.linger.completed(time.Now(), p.at)
+		b.sessions = b.sessions[1:]
 		if b.inFlight--; b.inFlight == 0 {
 			b.drained.Broadcast()
 		}
@@ -237,9 +246,9 @@ const (
 	lingerMin = 2
 	// lingerMax bounds the linger.
 	lingerMax = 4 * time.Millisecond
-	// lingerRest is the number of batches without a linger after too few commands have arrived in
-	// time.
-	lingerRest = 8
+	// lingerRest is the number of batches without a linger after the answered clients have not
+	// sent their next commands in time.
+	lingerRest = 4
 )
 
 // linger is the wait of commands after a batch of commands has completed: in the leader's batcher,
@@ -249,38 +258,59 @@ const (
 // Closed-loop clients send their next request when they have been answered. If the commands that
 // wait already went without theirs, the clients would form two groups that take turns, and each
 // would wait for the other's entry. So the commands linger until as many commands as the batch had
-// have arrived since the batch could first be answered, but no longer than the batch took, and no
-// longer than lingerMax. If that many do not arrive in time, as with open-loop clients, which send
-// at moments of their own, commands do not linger after the next lingerRest batches.
+// have arrived since the batch could first be answered, but no longer than twice the time that the
+// batch took, and no longer than lingerMax. Open-loop clients send at moments of their own. If more
+// than half of the answered commands are without a successor from the same session then, commands
+// do not linger after the next lingerRest batches.
 //
 // The zero value is ready. Its owner's lock guards it.
 type linger struct {
-	answering bool      // clients may be answered already by the batch that is to complete next
-	arrived   int       // commands that have arrived since
-	want      int       // commands to wait for,
-	until     time.Time // until then; zero: commands do not linger
-	rest      int       // batches that are not waited for
+	answering bool // clients may be answered already by the batch that is to complete next
+	answered  int  // commands of the batch
+	arrived   int  // commands that have arrived since
+	// successors counts the commands that each session of the batch has still to send, one for each
+	// that was answered; missing is their sum.
+	successors map[wire.SessionID]int
+	missing    int
+	until      time.Time // the end of the linger; zero: commands do not linger
+	rest       int       // batches that are not waited for
 }
 
-// answerable is called when clients may be answered by the next batch to complete. Repeated calls
-// for one batch have no effect.
-func (l *linger) answerable() {
+// answerable is called when clients may be answered for commands of these sessions: all or a part
+// of the batch that completes next.
+func (l *linger) answerable(sessions ...wire.SessionID) {
 	if !l.answering {
-		l.answering, l.arrived = true, 0
+		l.answering, l.answered, l.arrived, l.missing = true, 0, 0, 0
+		clear(l.successors)
+	}
+	if l.successors == nil {
+		l.successors = map[wire.SessionID]int{}
+	}
+	for _, s := range sessions {
+		l.successors[s]++
+	}
+	l.answered += len(sessions)
+	l.missing += len(sessions)
+}
+
+// arrive is called when a command of a session has arrived.
+func (l *linger) arrive(s wire.SessionID) {
+	l.arrived++
+	if n := l.successors[s]; n > 0 {
+		l.successors[s] = n - 1
+		l.missing--
 	}
 }
 
-// arrive is called when n commands have arrived.
-func (l *linger) arrive(n int) { l.arrived += n }
-
-// completed is called when a batch of n commands has completed that was sent at sentAt.
-func (l *linger) completed(now, sentAt time.Time, n int) {
+// completed is called when the batch that was sent at sentAt has completed.
+func (l *linger) completed(now, sentAt time.Time) {
+	answerable := l.answering
 	l.answering, l.until = false, time.Time{}
 	switch {
 	case l.rest > 0:
 		l.rest--
-	case n >= lingerMin:
-		l.want, l.until = n, now.Add(min(now.Sub(sentAt), lingerMax))
+	case answerable && l.answered >= lingerMin:
+		l.until = now.Add(min(2*now.Sub(sentAt), lingerMax))
 	}
 }
 
@@ -290,9 +320,9 @@ func (l *linger) left(now time.Time) time.Duration {
 	switch {
 	case l.until.IsZero():
 		return 0
-	case l.arrived < l.want && left > 0:
+	case l.arrived < l.answered && left > 0:
 		return left
-	case l.arrived < l.want:
+	case l.missing > l.answered/2:
 		l.rest = lingerRest
 	}
 	l.until = time.Time{}

@@ -13,8 +13,8 @@ import (
 	"lockkeeper/wire"
 )
 
-// Commands linger until as many have arrived as the batch had, at most as long as that took,
-// and not for a while after too few have arrived.
+// Commands linger until as many have arrived as the batch had, at most twice as long as that took,
+// and not for a while after clients that are answered send nothing more.
 func TestLinger(t *testing.T) {
 	const ms = time.Millisecond
 	now := time.Now()
@@ -25,46 +25,71 @@ func TestLinger(t *testing.T) {
 			t.Errorf("%s: commands wait for %v, want %v", what, got, want)
 		}
 	}
-	complete := func(took time.Duration, n int) {
-		l.answerable()
-		l.completed(now, now.Add(-took), n)
+	sessions := func(from, to wire.SessionID) (list []wire.SessionID) {
+		for s := from; s <= to; s++ {
+			list = append(list, s)
+		}
+		return list
 	}
-	l.arrive(1)
+	arrive := func(sessions ...wire.SessionID) {
+		for _, s := range sessions {
+			l.arrive(s)
+		}
+	}
+	complete := func(took time.Duration, sessions ...wire.SessionID) {
+		l.answerable(sessions...)
+		l.completed(now, now.Add(-took))
+	}
+	arrive(1)
 	check("the first command", 0)
 	complete(ms, 1)
 	check("after a client alone", 0)
-	complete(ms, 8)
-	l.arrive(7)
-	check("one of eight has not arrived", ms)
+	complete(ms, 1, 1)
+	arrive(1)
+	check("one client with two in flight, one has not arrived", 2*ms)
+	arrive(1)
+	check("both have arrived", 0)
+	complete(ms, sessions(1, 8)...)
+	arrive(sessions(1, 7)...)
+	check("one of eight has not arrived", 2*ms)
 	now = now.Add(ms / 4)
-	check("a quarter of the time has passed", ms-ms/4)
-	l.arrive(1)
-	check("all have arrived", 0)
-	complete(time.Second, 2)
+	check("an eighth of the time has passed", 2*ms-ms/4)
+	arrive(9)
+	check("as many have arrived", 0)
+	complete(time.Second, 1, 2)
 	check("after a slow batch", lingerMax)
-	l.arrive(2)
+	arrive(1, 2)
 	check("both have arrived", 0)
 
 	// Clients that are answered early, and whose next requests arrive before the batch completes,
 	// count.
-	l.answerable()
-	l.arrive(5)
-	l.answerable()
-	l.arrive(2)
-	complete(ms, 8)
-	check("one of eight is missing", ms)
-	l.arrive(1)
-	check("eight have arrived", 0)
+	l.answerable(1, 2)
+	arrive(1)
+	l.answerable(3)
+	arrive(3)
+	complete(ms, 4)
+	check("two of four are missing", 2*ms)
+	arrive(2, 4)
+	check("all have arrived", 0)
 
-	complete(ms, 8)
-	now = now.Add(ms)
-	check("the time has passed", 0)
+	l.completed(now, now.Add(-ms))
+	check("after a batch that answered nobody", 0)
+
+	complete(ms, sessions(1, 8)...)
+	arrive(sessions(1, 4)...)
+	now = now.Add(2 * ms)
+	check("the time has passed, and half has arrived", 0)
+	complete(ms, sessions(1, 8)...)
+	check("it is tried again", 2*ms)
+	arrive(1, 2, 3, 3)
+	arrive(sessions(9, 12)...)
+	check("as many have arrived, and most of them from other sessions", 0)
 	for i := range lingerRest {
-		complete(ms, 8)
-		check(fmt.Sprint("batch ", i+1, " after too few have arrived"), 0)
+		complete(ms, sessions(1, 8)...)
+		check(fmt.Sprint("batch ", i+1, " after clients that sent nothing more"), 0)
 	}
-	complete(ms, 8)
-	check("it is tried again", ms)
+	complete(ms, sessions(1, 8)...)
+	check("it is tried again after a rest", 2*ms)
 }
 
 // takeTurns has clients send their next command a step after each other when they have been
@@ -258,7 +283,7 @@ func TestForwardedCommandsShareFrames(t *testing.T) {
 		time.Sleep(time.Millisecond)
 		o.apply(5, 8)
 		o.propose(t, "ij") // the others send nothing more
-		time.Sleep(time.Millisecond - 1)
+		time.Sleep(2*time.Millisecond - 1)
 		o.check(t)
 		time.Sleep(time.Nanosecond)
 		o.check(t, "ij")

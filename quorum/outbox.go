@@ -114,8 +114,7 @@ type outbox struct {
 
 	remote   bool        // the leader is another member
 	linger   linger      // if it is
-	settled  int         // commands applied since the last call of applied
-	settleAt time.Time   // when the newest of them was sent
+	settleAt time.Time   // when the newest of the commands was sent that linger waits for
 	timer    *time.Timer // ends the linger
 
 	work chan struct{} // capacity 1: there may be something to send
@@ -173,7 +172,7 @@ func (o *outbox) add(ctx context.Context, key znode.Key, data []byte) error {
 		o.unsent = c
 	}
 	o.byKey[key] = c
-	o.linger.arrive(1)
+	o.linger.arrive(key.Session)
 	o.size += len(data)
 	o.sendLocked()
 	return nil
@@ -244,9 +243,10 @@ func (o *outbox) settle(key znode.Key) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if c := o.byKey[key]; c != nil {
-		o.linger.answerable()
-		o.settled++
-		o.settleAt = c.sentAt
+		if o.remote {
+			o.linger.answerable(key.Session)
+			o.settleAt = c.sentAt
+		}
 		o.removeLocked(c)
 	}
 }
@@ -275,10 +275,9 @@ func (o *outbox) removeLocked(c *openCommand) {
 func (o *outbox) applied() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.settled > 0 && o.remote {
-		o.linger.completed(time.Now(), o.settleAt, o.settled)
+	if o.linger.answering {
+		o.linger.completed(time.Now(), o.settleAt)
 	}
-	o.settled = 0
 }
 
 // takeLocked returns the next unsent commands in order, none if there are none, and marks them

@@ -205,6 +205,14 @@ func (c *Command) Append(b []byte) []byte {
 	return c.Body.append(b)
 }
 
+// CommandSession returns the session of an encoded command, 0 if b is too short for one.
+func CommandSession(b []byte) wire.SessionID {
+	if len(b) < 9 {
+		return 0
+	}
+	return wire.SessionID(binary.BigEndian.Uint64(b[1:]))
+}
+
 func (r *Request) append(b []byte) []byte {
 	b = appendBytes(binary.AppendVarint(b, int64(r.Op)), r.Body)
 	return appendIdentities(b, r.Identities)
