@@ -75,7 +75,7 @@ const imports = `
 
 	# The clients' side knows no package of the server.
 	recipes:               locknode github.com/go-zookeeper/zk
-	recipes/fence:
+	recipes/fence:         golang.org/x/sys/windows
 	jepsen:                internal/freeport github.com/go-zookeeper/zk
 	jepsen/console:
 	jepsen/curator:
@@ -131,6 +131,7 @@ const imports = `
 	internal/simdisk:      quorum/wal github.com/hashicorp/raft
 	internal/tidy:
 	internal/release:
+	internal/s3test:
 	jepsen/pages:
 	jepsen/bench:
 	deploy/check:
@@ -151,6 +152,7 @@ const testImports = `
 	                       github.com/moby/buildkit/frontend/dockerfile/instructions github.com/moby/buildkit/frontend/dockerfile/parser
 	jepsen/pages:          jepsen internal/freeport
 	jepsen:                recipes internal/testcert
+	recipes/fence:         internal/s3test
 	locktest:              recipes github.com/go-zookeeper/zk
 	jepsen/bench:          bench jepsen github.com/go-zookeeper/zk
 	znode:                 internal/freeport internal/cputime
@@ -161,6 +163,7 @@ const testImports = `
 	jepsen/locklab:        jepsen/locklab/ledger
 	jepsen/locklab/ways:   jepsen jepsen/locklab/system github.com/go-zookeeper/zk github.com/jackc/pgx/v5
 	jepsen/locklab/fences: jepsen jepsen/locklab/system recipes/fence github.com/jackc/pgx/v5/stdlib modernc.org/sqlite
+	                       github.com/redis/go-redis/v9
 	jepsen/kazoosuite:     jepsen
 	jepsen/clients:        jepsen github.com/go-zookeeper/zk
 	jepsen/zkcli:          jepsen
