@@ -164,7 +164,7 @@ const testImports = `
 	jepsen/locklab:        jepsen/locklab/ledger
 	jepsen/locklab/ways:   jepsen jepsen/locklab/system github.com/go-zookeeper/zk github.com/jackc/pgx/v5
 	jepsen/locklab/fences: jepsen jepsen/locklab/system recipes/fence github.com/jackc/pgx/v5/stdlib modernc.org/sqlite
-	                       github.com/redis/go-redis/v9
+	                       github.com/redis/go-redis/v9 internal/s3test
 	jepsen/kazoosuite:     jepsen
 	jepsen/clients:        jepsen github.com/go-zookeeper/zk
 	jepsen/zkcli:          jepsen

@@ -40,7 +40,7 @@ type change struct {
 }
 
 // start starts a server of a system; restart kills it and starts it again.
-func start(t *testing.T, name string) (addr string, restart func()) {
+func start(t testing.TB, name string) (addr string, restart func()) {
 	t.Helper()
 	kinds := system.Kinds()
 	kind := kinds[slices.IndexFunc(kinds, func(k system.Kind) bool { return k.Name == name })]
