@@ -288,8 +288,9 @@ func pythonAgent(t *testing.T, dir string) *exec.Cmd {
 	return cmd
 }
 
-// javaAgent compiles the fences in dir, which is clients/java/src or a copy.
-func javaAgent(t *testing.T, dir string) *exec.Cmd {
+// javaAgent compiles the fences in dir, which is clients/java/src or a copy, and a class Page
+// beside the agent if there is one.
+func javaAgent(t *testing.T, dir string, page ...string) *exec.Cmd {
 	t.Helper()
 	target := t.TempDir()
 	path := []string{target}
@@ -303,6 +304,11 @@ func javaAgent(t *testing.T, dir string) *exec.Cmd {
 	}
 	sources, err := filepath.Glob(dir + "/*/java/lockkeeper/fence/*.java")
 	must(t, err)
+	for _, text := range page {
+		file := filepath.Join(target, "Page.java")
+		must(t, os.WriteFile(file, []byte(text), 0o644))
+		sources = append(sources, file)
+	}
 	out, err := exec.Command("javac", append([]string{"--release", "8", "-Xlint:-options", "-d", target}, sources...)...).CombinedOutput()
 	if errors.Is(err, exec.ErrNotFound) {
 		jepsen.Need(t, fmt.Errorf("javac: %w (apt-get install default-jdk-headless)", jepsen.ErrMissing))
@@ -463,8 +469,8 @@ func TestLanguagesBugs(t *testing.T) {
 	}
 }
 
-// BenchmarkFenced is a write under the fence of Go beside the same write without one, in each store,
-// by one client with no faults.
+// BenchmarkFenced is a write under the fence of Go beside the same write without one, in each
+// store, by one client with no faults.
 func BenchmarkFenced(b *testing.B) {
 	addr, _ := start(b, "mariadb")
 	mariadb := tablePlace(b, "mariadb", "mysql", system.MariaDBName(addr), addr)

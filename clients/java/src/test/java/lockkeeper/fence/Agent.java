@@ -96,9 +96,14 @@ public final class Agent {
         }
     }
 
+    /** A DataSource whose connections come from DriverManager. */
+    static DataSource source(String url) {
+        return (DataSource) Proxy.newProxyInstance(Agent.class.getClassLoader(), new Class<?>[] {DataSource.class},
+                (proxy, method, args) -> DriverManager.getConnection(url));
+    }
+
     private static Writer table(String url) {
-        TableFence table = new TableFence((DataSource) Proxy.newProxyInstance(Agent.class.getClassLoader(),
-                new Class<?>[] {DataSource.class}, (proxy, method, args) -> DriverManager.getConnection(url)));
+        TableFence table = new TableFence(source(url));
         return (resource, token) -> table.run(resource, token, connection -> {
             try (Statement s = connection.createStatement()) {
                 long seen;
@@ -112,7 +117,7 @@ public final class Agent {
     }
 
     /** EVAL in Redis' protocol: a client of a few lines, since Debian has none in Java. */
-    private static Object eval(String place, String script, List<String> keys, List<String> args) {
+    static Object eval(String place, String script, List<String> keys, List<String> args) {
         List<String> words = new ArrayList<>();
         Collections.addAll(words, "EVAL", script, "" + keys.size());
         words.addAll(keys);
