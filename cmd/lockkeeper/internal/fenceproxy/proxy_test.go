@@ -145,17 +145,18 @@ func play(t *testing.T, open func(*resource) http.Handler) (faults []string) {
 	<-r.began
 	second := make(chan int)
 	go func() { status, _ := send(p, "/slow", "34"); second <- status }()
-	// The newer one is known as soon as an older one is refused.
+	// The newer one is known as soon as the refusal of an older one names it.
 	for deadline := time.Now().Add(time.Second); ; {
-		if status, _ := send(p, "/", "32"); status != http.StatusOK {
-			if status, body := send(p, "/", "33"); status == http.StatusConflict && body.Newest == 34 {
-				break
-			}
-		}
-		if time.Now().After(deadline) {
-			fault("33 is not refused while 34 waits")
+		if status, body := send(p, "/", "32"); status == http.StatusConflict && body.Newest == 34 {
 			break
 		}
+		if time.Now().After(deadline) {
+			fault("34 is not known while it waits")
+			break
+		}
+	}
+	if status, _ := send(p, "/", "33"); status != http.StatusConflict {
+		fault("33 is not refused while 34 waits: status %d", status)
 	}
 	select {
 	case token := <-r.began:
