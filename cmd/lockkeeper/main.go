@@ -77,6 +77,7 @@ func commands() []command {
 		{name: "lock", maxArgs: many, runner: &lockCommand{}, takesPath: true},
 		{name: "elect", maxArgs: many, runner: &electCommand{}, takesPath: true},
 		{name: "locks", maxArgs: 1, runner: &lockLister{}, takesPath: true},
+		{name: "fence", maxArgs: 0, runner: &fenceCommand{}},
 		{name: "sessions", maxArgs: 1, runner: &sessionsCommand{}},
 		{name: "status", maxArgs: 0, runner: &statusCommand{}},
 		{name: "ls", maxArgs: 1, runner: &nodeCommand{}, takesPath: true},

@@ -22,6 +22,8 @@ var spelled = []string{
 	"lock -servers , /l true", "lock -tls-cert f /l true", "lock -acl x /l true", "lock --timeout=0 /l /no/such/program -x --y",
 	"lock /l -- /no/such/program --servers x", "lock -servers=h:0 /l true", "lock -shared=maybe /l true", "lock -- /l",
 	"elect", "elect /l", "elect l true", "elect -n 1 /l true", "elect /l /no/such/program -h",
+	"fence", "fence x", "fence -listen :0 -to x -lock /l", "fence -listen :0 -to http://h -lock l", "fence -listen :0 -to http://h -lock /l -requests 0",
+	"fence -listen :0 -to http://h -lock /l -wait -1s",
 	"locks a b", "locks x", "locks -watch -history /l", "sessions a b", "sessions -limit x",
 	"status x", "status -wait 1s", "status -may-stop x",
 	"ls", "ls x", "ls /a /b", "ls -nope /", "ls / -nope", "ls / -- -nope", "get", "get x", "set", "set /a b c", "set x y", "create", "create x",

@@ -69,13 +69,14 @@ const imports = `
 	bench:                 wire internal/zkconn internal/cputime golang.org/x/sys/unix
 	jepsen/compare/floor:   wire
 	jepsen/compare:         bench jepsen jepsen/compare/floor recipes wire internal/freeport internal/zkconn go.etcd.io/etcd/client/v3 go.etcd.io/etcd/client/v3/concurrency go.uber.org/zap
-	cmd/lockkeeper:        server server/datadir server/offline server/ops server/ops/admin server/secure/certs server/zoocfg server/secure locknode recipes bench cmd/lockkeeper/internal/guard cmd/lockkeeper/internal/timerslack internal/clock github.com/go-zookeeper/zk github.com/spf13/cobra golang.org/x/term
+	cmd/lockkeeper:        server server/datadir server/offline server/ops server/ops/admin server/secure/certs server/zoocfg server/secure locknode recipes bench recipes/fence cmd/lockkeeper/internal/guard cmd/lockkeeper/internal/fenceproxy cmd/lockkeeper/internal/timerslack internal/clock github.com/go-zookeeper/zk github.com/spf13/cobra golang.org/x/term
 	cmd/lockkeeper/internal/guard: golang.org/x/sys/unix golang.org/x/term
 	cmd/lockkeeper/internal/timerslack: golang.org/x/sys/unix
+	cmd/lockkeeper/internal/fenceproxy: recipes/fence
 
 	# The clients' side knows no package of the server.
 	recipes:               locknode github.com/go-zookeeper/zk
-	recipes/fence:
+	recipes/fence:         golang.org/x/sys/windows
 	jepsen:                internal/freeport github.com/go-zookeeper/zk
 	jepsen/console:
 	jepsen/curator:
@@ -131,6 +132,7 @@ const imports = `
 	internal/simdisk:      quorum/wal github.com/hashicorp/raft
 	internal/tidy:
 	internal/release:
+	internal/s3test:
 	jepsen/pages:
 	jepsen/bench:
 	deploy/check:
@@ -151,6 +153,7 @@ const testImports = `
 	                       github.com/moby/buildkit/frontend/dockerfile/instructions github.com/moby/buildkit/frontend/dockerfile/parser
 	jepsen/pages:          jepsen internal/freeport
 	jepsen:                recipes internal/testcert
+	recipes/fence:         internal/s3test
 	locktest:              recipes github.com/go-zookeeper/zk
 	jepsen/bench:          bench jepsen github.com/go-zookeeper/zk
 	znode:                 internal/freeport internal/cputime
@@ -161,6 +164,7 @@ const testImports = `
 	jepsen/locklab:        jepsen/locklab/ledger
 	jepsen/locklab/ways:   jepsen jepsen/locklab/system github.com/go-zookeeper/zk github.com/jackc/pgx/v5
 	jepsen/locklab/fences: jepsen jepsen/locklab/system recipes/fence github.com/jackc/pgx/v5/stdlib modernc.org/sqlite
+	                       github.com/redis/go-redis/v9 internal/s3test
 	jepsen/kazoosuite:     jepsen
 	jepsen/clients:        jepsen github.com/go-zookeeper/zk
 	jepsen/zkcli:          jepsen

@@ -39,6 +39,7 @@ var unrun = []struct{ page, begins, reason string }{
 	{"README.md", "./test", "it runs all tests"},
 	{"docs/locks.md", "export LOCKKEEPER_SERVERS", "TestReadme in jepsen runs it"},
 	{"docs/locks.md", "go mod edit", "TestReadme in jepsen does it, with the path of this module"},
+	{"docs/fences.md", "lockkeeper fence", "listens until it is stopped: TestFence in cmd/lockkeeper runs it"},
 	{"docs/attack.md", "go run ./cmd/jepsen", "takes minutes; TestAttacks in jepsen/attack plays it"},
 	{"docs/jepsen.md", "go run ./cmd/jepsen", "takes minutes; TestRun in cmd/jepsen runs shorter ones"},
 	{"docs/guarantees.md", "go run ./cmd/jepsen", "takes minutes, and needs ZooKeeper; TestLiveLoneLeader in recipes shows the same leader"},

@@ -13,16 +13,31 @@
 //	token 33 --write--> refused     its holder was paused, and has lost the lock
 //	token 34 --write--> ok          the same holder again
 //
-// Three things remember: [Gate] in memory, [File] in a file, [Table] in a database. They share one
-// rule. A token that is smaller than the largest one seen for its resource is refused, with a
-// [StaleError] that names both; an equal or larger one is accepted, and remembered before Check
-// returns. Tokens start at 1.
+// There is a fence for each place in which data are:
+//
+//   - [Gate] in memory, [File] in a file that processes of one machine share
+//   - [Table] in MariaDB, MySQL, PostgreSQL or SQLite: the check is in the transaction of the write
+//   - [Redis]: the check is in the script that executes the write
+//   - [Etcd]: the check is in the transaction of the write
+//   - [Objects] in S3 and its kin: the write is conditional on the check
+//   - nodes of the cluster itself: recipes.Grant.Guard, without a token
+//   - "lockkeeper fence", an HTTP proxy, for a resource that cannot be changed
+//
+// None needs more than the standard library: a driver or a client is the caller's. clients/python
+// and clients/java have the same fences, with the same table, keys, objects and file, so programs
+// of the three languages may share a resource.
+//
+// They share one rule. A token that is smaller than the largest one seen for its resource is
+// refused, with a [StaleError] that names both; an equal or larger one is accepted, and remembered
+// before Check returns. Tokens start at 1.
 //
 // # Check and write together
 //
 // Check followed by a write is two steps: in between, a newer holder may come and write. That is
 // harmless only if the write is made under the protection of Check: in the function given to Do,
-// while which no larger token is accepted, or, with Table.CheckTx, in the same transaction.
+// while which no larger token is accepted, or, with Table.CheckTx, in the same transaction. Redis,
+// Etcd and Objects have no check beside a write of one's own: they make the write. A holder that
+// reads before it writes calls their Check before it reads.
 //
 // # One memory of tokens
 //
@@ -32,5 +47,5 @@
 // have to be removed by hand.
 //
 // A Gate forgets when its process ends, after which it accepts an old token until it has seen a
-// newer one. Where that matters use a File or a Table.
+// newer one. Where that matters use another one.
 package fence

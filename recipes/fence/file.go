@@ -13,7 +13,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 )
 
 // File remembers in a file, which any number of processes of one machine may share. A token is
@@ -23,8 +22,11 @@ import (
 // for a few thousand resources at the most:
 //
 //	lockkeeper-fence 1
-//	4294967311 "/locks/account"      the largest token, the resource as Go quotes it
+//	4294967311 "/locks/account"      the largest token, the resource as strconv.QuoteToASCII has it
 //	crc32c 9ab0c1d2                  of all the bytes before this line
+//
+// The fences of clients/python and clients/java have the same file and the same lock, so programs
+// of the three languages may share it.
 //
 // A file that is damaged is never taken for an empty one: every Check fails with ErrDamaged and the
 // file's name, until an operator has repaired or removed it. Beside it stands an empty file with
@@ -40,7 +42,7 @@ type File struct {
 	files fileSystem
 
 	mu      sync.Mutex
-	lock    *os.File // flock is per open file, so mu is needed too
+	lock    *os.File // one lock per open file, so mu is needed too
 	durable []byte   // the content that this File made durable last; nil after a failure
 }
 
@@ -87,10 +89,10 @@ func (f *File) Check(resource string, token int64) error {
 func (f *File) Do(resource string, token int64, g func() error) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if err := flock(f.lock, syscall.LOCK_EX); err != nil {
+	if err := lockFile(f.lock, true); err != nil {
 		return fmt.Errorf("fence: lock %s: %w", f.path, err)
 	}
-	defer flock(f.lock, syscall.LOCK_UN)
+	defer unlockFile(f.lock)
 	tokens, data, err := f.read()
 	if err != nil {
 		return err
@@ -106,14 +108,6 @@ func (f *File) Do(resource string, token int64, g func() error) error {
 		}
 	}
 	return g()
-}
-
-func flock(lock *os.File, how int) error {
-	for {
-		if err := syscall.Flock(int(lock.Fd()), how); err != syscall.EINTR {
-			return err
-		}
-	}
 }
 
 // Newest returns the largest token seen; 0 if none. It may be one that is not durable yet.
@@ -181,7 +175,7 @@ func (f *File) writeSynced(path string, data []byte) error {
 func encode(tokens map[string]int64) []byte {
 	b := []byte(fileHead)
 	for _, resource := range slices.Sorted(maps.Keys(tokens)) {
-		b = fmt.Appendf(b, "%d %q\n", tokens[resource], resource)
+		b = fmt.Appendf(b, "%d %+q\n", tokens[resource], resource)
 	}
 	return fmt.Appendf(b, "%s%08x\n", fileTail, crc32.Checksum(b, castagnoli))
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"runtime"
 )
 
 // fileSystem is the part of a file system that File needs. Content is durable after Sync, and a
@@ -36,6 +37,9 @@ func (osFiles) Create(path string) (syncedFile, error) {
 }
 
 func (osFiles) SyncDir(dir string) error {
+	if runtime.GOOS == "windows" {
+		return nil // it has no fsync of a directory: NTFS has its names in a journal
+	}
 	d, err := os.Open(dir)
 	if err != nil {
 		return err

@@ -77,7 +77,7 @@ func (d *database) statement(s string) string {
 }
 
 // must ends the test with an error.
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
