@@ -35,7 +35,7 @@ type certsCommand struct {
 
 const day = 24 * time.Hour
 
-func (c *certsCommand) flags(fs *flag.FlagSet) {
+func (c *certsCommand) flags(fs *flag.FlagSet, _ env) {
 	fs.StringVar(&c.hosts, "host", "", "`host,...` init, member: names and addresses at which clients and "+
 		"members reach the member, beside the ones in its server line")
 	fs.IntVar(&c.days, "days", int(certs.DefaultValidity/day), "`n` how long new certificates are valid, in "+

@@ -37,8 +37,8 @@ type clusterCommand struct {
 	force   bool
 }
 
-func (c *clusterCommand) flags(fs *flag.FlagSet) {
-	c.clientFlags.flags(fs)
+func (c *clusterCommand) flags(fs *flag.FlagSet, e env) {
+	c.clientFlags.flags(fs, e)
 	c.fs = fs
 	fs.StringVar(&c.http, "http", "",
 		"`host:port` the HTTP port of any member, for transfer-leader "+
@@ -49,7 +49,6 @@ func (c *clusterCommand) flags(fs *flag.FlagSet) {
 }
 
 func (c *clusterCommand) run(e env, args []string) error {
-	c.e = e
 	err := c.check(args)
 	if err != nil {
 		return usageError{err}

@@ -10,7 +10,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"time"
 
@@ -23,8 +22,8 @@ const httpVariable = "LOCKKEEPER_HTTP"
 // consoleFlags are the flags of commands that read the API of a member's console (docs/api.md).
 type consoleFlags struct{ http string }
 
-func (f *consoleFlags) flags(fs *flag.FlagSet) {
-	fs.StringVar(&f.http, "http", "",
+func (f *consoleFlags) flags(fs *flag.FlagSet, e env) {
+	fs.StringVar(&f.http, "http", e.variables[httpVariable],
 		"`host:port` where a member serves HTTP (admin.serverPort); https://host:port with TLS (default $LOCKKEEPER_HTTP, or 127.0.0.1:8080)")
 }
 
@@ -35,7 +34,7 @@ const (
 
 // readConsole reads an answer of the console. text is the answer as it came.
 func (c *clientFlags) readConsole(f *consoleFlags, view string, q url.Values, answer any) (text []byte, err error) {
-	base := cmp.Or(f.http, os.Getenv(httpVariable), "127.0.0.1:8080")
+	base := cmp.Or(f.http, "127.0.0.1:8080")
 	if !strings.Contains(base, "://") {
 		base = "http://" + base
 	}
@@ -129,7 +128,7 @@ func (l *lockLister) history() error {
 // port, or over HTTP at the usual address if the server makes none.
 func (l *lockLister) readHistory(h *lockHistory) (text []byte, err error) {
 	q := url.Values{"path": {l.root}, "limit": {"500"}}
-	if l.console.http == "" && os.Getenv(httpVariable) == "" {
+	if l.console.http == "" {
 		c, err := l.connect(recipes.Config{})
 		if err != nil {
 			return nil, usageError{err}
@@ -207,9 +206,9 @@ type sessionsCommand struct {
 	limit   int
 }
 
-func (c *sessionsCommand) flags(fs *flag.FlagSet) {
-	c.clientFlags.flags(fs)
-	c.console.flags(fs)
+func (c *sessionsCommand) flags(fs *flag.FlagSet, e env) {
+	c.clientFlags.flags(fs, e)
+	c.console.flags(fs, e)
 	fs.StringVar(&c.search, "search", "", "`text` only sessions with an id that contains it, or an address that begins with it")
 	fs.StringVar(&c.sort, "sort", "ephemerals", "`by` session, ephemerals, watches, received or left (default ephemerals)")
 	fs.IntVar(&c.limit, "limit", 50, "`n` show at most n, up to 200 (default 50)")
@@ -230,8 +229,7 @@ type listedSession struct {
 	LeftMs      *int64 `json:"leftMs"`
 }
 
-func (c *sessionsCommand) run(e env, args []string) error {
-	c.e = e
+func (c *sessionsCommand) run(_ env, args []string) error {
 	if err := c.check(); err != nil {
 		return usageError{err}
 	}

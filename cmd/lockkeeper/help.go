@@ -47,7 +47,7 @@ func page(name string) string {
 // workloads of bench below "Workloads:".
 func (c command) help() string {
 	var flags [][2]string
-	c.flagSet().VisitAll(func(f *flag.Flag) {
+	c.flagSet(env{}).VisitAll(func(f *flag.Flag) {
 		value, text := usageOf(f)
 		flags = append(flags, [2]string{strings.TrimSpace("-" + f.Name + " " + value), text})
 	})

@@ -26,7 +26,7 @@ type inspectCommand struct {
 	maxMemory                 int64
 }
 
-func (c *inspectCommand) flags(fs *flag.FlagSet) {
+func (c *inspectCommand) flags(fs *flag.FlagSet, _ env) {
 	fs.BoolVar(&c.json, "json", false, "the answer is JSON: one object, with -tree and -sessions one a line")
 	fs.BoolVar(&c.tree, "tree", false, "list the paths of all nodes; with -json all of each node")
 	fs.BoolVar(&c.sessions, "sessions", false, "list all sessions with the paths of their ephemeral nodes")

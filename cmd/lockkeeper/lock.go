@@ -43,8 +43,8 @@ const (
 	restLeave = "leave"
 )
 
-func (f *holdFlags) flags(fs *flag.FlagSet) {
-	f.clientFlags.flags(fs)
+func (f *holdFlags) flags(fs *flag.FlagSet, e env) {
+	f.clientFlags.flags(fs, e)
 	durationVar(fs, &f.killAfter, "kill-after", -1,
 		"`d` how long CMD may take after SIGTERM (default: a quarter of the session "+
 			"timeout that the servers granted; nobody else has the lock, or leads, within a third of it)")
@@ -62,8 +62,7 @@ func (f *holdFlags) lostFlag(fs *flag.FlagSet, held string) {
 }
 
 // finish checks the flags, and takes PATH and CMD from the arguments.
-func (f *holdFlags) finish(e env, args []string) error {
-	f.e = e
+func (f *holdFlags) finish(args []string) error {
 	if err := f.check(); err != nil {
 		return usageError{err}
 	}
@@ -120,8 +119,8 @@ type lockCommand struct {
 	leases         int
 }
 
-func (f *lockCommand) flags(fs *flag.FlagSet) {
-	f.holdFlags.flags(fs)
+func (f *lockCommand) flags(fs *flag.FlagSet, e env) {
+	f.holdFlags.flags(fs, e)
 	f.lostFlag(fs, "lock")
 	durationVar(fs, &f.timeout, "timeout", -1,
 		"`d` give up if the lock is not acquired in time; 0: do not wait for others, "+
@@ -134,8 +133,8 @@ func (f *lockCommand) flags(fs *flag.FlagSet) {
 	fs.BoolVar(&f.verbose, "v", false, "say when the lock is acquired and given back")
 }
 
-func (f *lockCommand) run(e env, args []string) error {
-	err := f.finish(e, args)
+func (f *lockCommand) run(_ env, args []string) error {
+	err := f.finish(args)
 	switch {
 	case err != nil:
 		return err
@@ -319,7 +318,7 @@ func (f *holdFlags) hold(conn *client, g *recipes.Grant, signals <-chan os.Signa
 			f.killAfter, third.Round(time.Millisecond), f.args[0]))
 	}
 	c, err := guard.Start(f.args, []string{
-		"LOCKKEEPER_LOCK=" + f.path, "LOCKKEEPER_TOKEN=" + strconv.FormatInt(g.Token(), 10), withinVariable(g),
+		"LOCKKEEPER_LOCK=" + f.path, "LOCKKEEPER_TOKEN=" + strconv.FormatInt(g.Token(), 10), f.withinVariable(g),
 	}, f.onLost == onLostKill)
 	if err != nil {
 		return false, f.fail(exitStatus(guard.CannotStart(err)), err)
@@ -388,9 +387,9 @@ func (f *holdFlags) end(c *guard.Child, grace time.Duration, signals <-chan os.S
 
 // withinVariable returns the environment entry that lists the locks around a command: g, and those
 // around this process.
-func withinVariable(g *recipes.Grant) string {
+func (f *holdFlags) withinVariable(g *recipes.Grant) string {
 	sessions := sessionText(g.Session())
-	if outer := os.Getenv(recipes.WithinVariable); outer != "" {
+	if outer := f.e.variables[recipes.WithinVariable]; outer != "" {
 		sessions = outer + "," + sessions
 	}
 	return recipes.WithinVariable + "=" + sessions

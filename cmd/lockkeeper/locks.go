@@ -41,9 +41,9 @@ type lockLister struct {
 	last    string       // this list
 }
 
-func (l *lockLister) flags(fs *flag.FlagSet) {
-	l.clientFlags.flags(fs)
-	l.console.flags(fs)
+func (l *lockLister) flags(fs *flag.FlagSet, e env) {
+	l.clientFlags.flags(fs, e)
+	l.console.flags(fs, e)
 	l.fs = fs
 	fs.BoolVar(&l.past, "history", false,
 		"show who held the lock PATH from when to when, and how it ended, as far as the member at -http has seen it")
@@ -56,8 +56,8 @@ func (l *lockLister) flags(fs *flag.FlagSet) {
 		"`d` how long to try to reach the cluster (default 10s, but not at all if nobody listens at any address)")
 }
 
-func (l *lockLister) run(e env, args []string) error {
-	l.e, l.root = e, "/"
+func (l *lockLister) run(_ env, args []string) error {
+	l.root = "/"
 	if err := l.check(); err != nil {
 		return usageError{err}
 	}

@@ -11,7 +11,7 @@ import (
 
 type logCommand struct{ to, dataDir string }
 
-func (c *logCommand) flags(fs *flag.FlagSet) {
+func (c *logCommand) flags(fs *flag.FlagSet, _ env) {
 	fs.StringVar(&c.to, "to", "", "`kind` the kind, without a file: wal (default) or bolt")
 	fs.StringVar(&c.dataDir, "data-dir", "", "`directory` where the data is, without a file (default lockkeeper-data)")
 }

@@ -17,7 +17,7 @@ import (
 // importCommand takes over the data of ZooKeeper without starting a member.
 type importCommand struct{}
 
-func (c importCommand) flags(*flag.FlagSet) {}
+func (c importCommand) flags(*flag.FlagSet, env) {}
 
 func (c importCommand) run(e env, args []string) error {
 	if len(args) == 0 {
@@ -54,7 +54,7 @@ func memberConfig(path string) (server.Config, error) {
 // exportCommand writes ZooKeeper's files.
 type exportCommand struct{ snapshot string }
 
-func (c *exportCommand) flags(fs *flag.FlagSet) {
+func (c *exportCommand) flags(fs *flag.FlagSet, _ env) {
 	fs.StringVar(&c.snapshot, "snapshot", "", "`file` of 'lockkeeper snapshot save', instead of the data of the stopped member")
 }
 

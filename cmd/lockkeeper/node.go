@@ -62,8 +62,8 @@ type nodeCommand struct {
 	unlisted int // nodes with children that may not be listed
 }
 
-func (n *nodeCommand) flags(fs *flag.FlagSet) {
-	n.clientFlags.flags(fs)
+func (n *nodeCommand) flags(fs *flag.FlagSet, e env) {
+	n.clientFlags.flags(fs, e)
 	n.fs = fs
 	durationVar(fs, &n.timeout, "timeout", tryPatience,
 		"`d` how long to try to reach the cluster, and to wait for each answer (default 10s, but not at all if nobody "+
@@ -96,7 +96,6 @@ func (n *nodeCommand) flags(fs *flag.FlagSet) {
 }
 
 func (n *nodeCommand) run(e env, args []string) error {
-	n.e = e
 	path, err := n.check(args)
 	if err != nil {
 		return usageError{err}

@@ -26,7 +26,7 @@ type recoverCommand struct {
 	json              bool
 }
 
-func (c *recoverCommand) flags(fs *flag.FlagSet) {
+func (c *recoverCommand) flags(fs *flag.FlagSet, _ env) {
 	fs.StringVar(&c.from, "from", "",
 		"`path` of a snapshot, or of a directory with the files of a member (aside-TIME, or a copy), "+
 			"with which the cluster begins instead of the member's own files")

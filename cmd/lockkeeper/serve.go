@@ -97,7 +97,7 @@ func (n *numbers) Set(text string) error {
 	return nil
 }
 
-func (c *serveCommand) flags(fs *flag.FlagSet) {
+func (c *serveCommand) flags(fs *flag.FlagSet, _ env) {
 	fs.StringVar(&c.clientAddr, "client-address", "",
 		"`host:port` where clients connect; only without a file (default :2181)")
 	fs.StringVar(&c.dataDir, "data-dir", "",
@@ -138,7 +138,7 @@ func (c *serveCommand) run(e env, args []string) error {
 		cfg.Machine.Clock = testSuspends(file)
 	}
 	tell := func(state string) {
-		if err := notify(state); err != nil {
+		if err := notify(e.variables["NOTIFY_SOCKET"], state); err != nil {
 			cfg.Logger.Warn(err.Error())
 		}
 	}
@@ -422,10 +422,9 @@ func durationIn(file string) time.Duration {
 }
 
 // notify sends the service manager the state of this process, as sd_notify(3) does: with a datagram
-// to the socket that NOTIFY_SOCKET names. Without that variable it does nothing. The state is
+// to socket, a path or an abstract name behind an @. Without one it does nothing. The state is
 // READY=1, STOPPING=1 or STATUS=text, or lines of these.
-func notify(state string) error {
-	socket := os.Getenv("NOTIFY_SOCKET") // a path, or an abstract name behind an @
+func notify(socket, state string) error {
 	if socket == "" {
 		return nil
 	}

@@ -32,8 +32,8 @@ type snapshotCommand struct {
 	yes        bool
 }
 
-func (c *snapshotCommand) flags(fs *flag.FlagSet) {
-	c.clientFlags.flags(fs)
+func (c *snapshotCommand) flags(fs *flag.FlagSet, e env) {
+	c.clientFlags.flags(fs, e)
 	fs.StringVar(&c.http, "http", "",
 		"`host:port` the HTTP port of any member (default: the host of the first of -servers, port 8080)")
 	fs.StringVar(&c.base, "commands", "/commands", "`path` below which the HTTP port has its commands: admin.commandURL (default /commands)")
@@ -58,7 +58,6 @@ func (c *snapshotCommand) check(words []string) error {
 }
 
 func (c *snapshotCommand) run(e env, args []string) error {
-	c.e = e
 	if err := c.check(args); err != nil {
 		return usageError{err}
 	}

@@ -37,8 +37,8 @@ type statusCommand struct {
 	wait    time.Duration
 }
 
-func (c *statusCommand) flags(fs *flag.FlagSet) {
-	c.clientFlags.flags(fs)
+func (c *statusCommand) flags(fs *flag.FlagSet, e env) {
+	c.clientFlags.flags(fs, e)
 	durationVar(fs, &c.timeout, "timeout", wordPatience, "`d` how long to wait for the answer of a server (default 2s)")
 	fs.IntVar(&c.mayStop, "may-stop", -1, "`n` asks the leader whether member n may be stopped now, and shows nothing else")
 	durationVar(fs, &c.wait, "wait", 0, "`d` with -may-stop: how long to wait until it may")
@@ -57,7 +57,6 @@ type clusterStatus struct {
 }
 
 func (c *statusCommand) run(e env, args []string) error {
-	c.e = e
 	if err := c.clientFlags.check(); err != nil {
 		return usageError{err}
 	}

@@ -14,7 +14,7 @@ import (
 
 type versionCommand struct{ static bool }
 
-func (c *versionCommand) flags(fs *flag.FlagSet) {
+func (c *versionCommand) flags(fs *flag.FlagSet, _ env) {
 	fs.BoolVar(&c.static, "static", false, "print nothing, and fail if the program needs a C library at its start")
 }
 
