@@ -41,7 +41,8 @@ func (c *benchCommand) flags(fs *flag.FlagSet, e env) {
 	fs.IntVar(&c.Rounds, "rounds", 0, "`n` number of rounds; herd, boot")
 	durationVar(fs, &c.Session, "session", 0, "`d` session timeout (default 30s)")
 	fs.StringVar(&c.pids, "pids", "",
-		"`n,...` the servers' processes, in the order of -servers; by default they are looked for by their ports (Linux)")
+		"`n,...` the servers' processes, in the order of -servers; by default they are looked for by their "+
+			"ports (Linux)")
 	fs.StringVar(&c.start, "start", "",
 		"`'command'` starts the first server, in the foreground; boot, and znodes to measure "+
 			"a restart (which kills the server with SIGKILL first)")

@@ -52,13 +52,17 @@ type clientFlags struct {
 func (f *clientFlags) flags(fs *flag.FlagSet, e env) {
 	f.e, f.command = e, fs.Name()
 	fs.StringVar(&f.servers, "servers", e.usualServers(),
-		"`host:port,...` members of the cluster; any that answers will do (default $LOCKKEEPER_SERVERS, or 127.0.0.1:2181)")
+		"`host:port,...` members of the cluster; any that answers will do (default $LOCKKEEPER_SERVERS, or "+
+			"127.0.0.1:2181)")
 	durationVar(fs, &f.session, "session", recipes.DefaultSessionTimeout,
-		"`d` session timeout: the cluster keeps this command's locks and nodes for so long after its last sign of life "+
+		"`d` session timeout: the cluster keeps this command's locks and nodes for so long after its last "+
+			"sign of life "+
 			"(default 10s)")
-	fs.StringVar(&f.auth, "auth", "", "`user:password` identity for ACLs of the scheme digest; of others: scheme:secret (sasl:user:password logs in with SASL)")
+	fs.StringVar(&f.auth, "auth", "", "`user:password` identity for ACLs of the scheme digest; of others: "+
+		"scheme:secret (sasl:user:password logs in with SASL)")
 	fs.StringVar(&f.authFile, "auth-file", "",
-		"`file` the same, in the first line of a file: a command line can be seen by others (default: $LOCKKEEPER_AUTH)")
+		"`file` the same, in the first line of a file: a command line can be seen by others (default: "+
+			"$LOCKKEEPER_AUTH)")
 	f.tls.flags(fs, e)
 	fs.BoolVar(&f.json, "json", false, "print JSON, one object a line")
 }
@@ -182,7 +186,8 @@ func (f *clientFlags) warnOfReadableFile() {
 	}
 	if info, err := os.Stat(f.authFile); err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o004 != 0 {
 		f.say("readable identity", fmt.Sprintf(
-			"-auth-file: every user of this machine can read %s (mode %04o): chmod 600 %[1]s", f.authFile, info.Mode().Perm()))
+			"-auth-file: every user of this machine can read %s (mode %04o): chmod 600 %[1]s", f.authFile,
+			info.Mode().Perm()))
 	}
 }
 
@@ -320,7 +325,8 @@ func (c *client) unreachable() string {
 	case errors.Is(err, recipes.ErrUnreachable):
 		return unreachableText(c.servers, err)
 	}
-	return unreachableText(c.servers, nil) + ": a server was reached, but it serves nobody: it may have no leader, or the port may not be for clients " +
+	return unreachableText(c.servers, nil) + ": a server was reached, but it serves nobody: it may have no leader, " +
+		"or the port may not be for clients " +
 		"('lockkeeper status' tells more)"
 }
 
@@ -339,7 +345,8 @@ func hintOf(err error) string {
 	case errors.Is(err, recipes.ErrTLSNeeded):
 		return " (-tls-ca FILE connects with TLS; FILE has the authorities whose servers are trusted)"
 	case errors.Is(err, recipes.ErrNoTLS):
-		return " (without -tls-ca and $" + caVariable + " the connection has no TLS; secureClientPort is the port that has)"
+		return " (without -tls-ca and $" + caVariable + " the connection has no TLS; secureClientPort is the port " +
+			"that has)"
 	case errors.Is(err, recipes.ErrCertificateNeeded):
 		return " (-tls-cert FILE is the certificate of this program)"
 	case errors.Is(err, recipes.ErrHTTP):
@@ -367,7 +374,8 @@ func (c *client) loginRequired() error {
 
 // loginRequired formats that a server serves nobody who has not logged in.
 func loginRequired() error {
-	return fmt.Errorf("the server requires a login, with SASL or a certificate (-auth-file, -auth or $%s: sasl:USER:PASSWORD)", authVariable)
+	return fmt.Errorf("the server requires a login, with SASL or a certificate (-auth-file, -auth or $%s: "+
+		"sasl:USER:PASSWORD)", authVariable)
 }
 
 // tlsFlags are the flags of every command that can connect with TLS.
@@ -400,7 +408,8 @@ func (f *tlsFlags) config() (*tls.Config, error) {
 		return nil, errors.New("-tls-key needs -tls-cert")
 	}
 	keeper, err := secure.Open(secure.Settings{
-		KeyStore:   secure.Store{File: f.cert, KeyFile: f.key, Type: secure.PEM, Key: "-tls-cert", KeyFileKey: "-tls-key"},
+		KeyStore: secure.Store{File: f.cert, KeyFile: f.key, Type: secure.PEM, Key: "-tls-cert",
+			KeyFileKey: "-tls-key"},
 		TrustStore: secure.Store{File: f.ca, Type: secure.PEM, Key: "-tls-ca"},
 	})
 	if err != nil {

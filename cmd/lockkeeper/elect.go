@@ -15,7 +15,8 @@ type electCommand struct {
 func (f *electCommand) flags(fs *flag.FlagSet, e env) {
 	f.holdFlags.flags(fs, e)
 	f.lostFlag(fs, "leadership")
-	fs.StringVar(&f.data, "data", "", "`text` a description of the leader for others (default: the host's name, and this process)")
+	fs.StringVar(&f.data, "data", "", "`text` a description of the leader for others (default: the host's name, and "+
+		"this process)")
 	fs.BoolVar(&f.verbose, "v", false, "say when the leadership begins and when it is given up")
 }
 

@@ -124,7 +124,8 @@ func (f *lockCommand) flags(fs *flag.FlagSet, e env) {
 	f.lostFlag(fs, "lock")
 	durationVar(fs, &f.timeout, "timeout", -1,
 		"`d` give up if the lock is not acquired in time; 0: do not wait for others, "+
-			"nor for a cluster of which no member listens (default: wait for ever, with a message if there is no cluster)")
+			"nor for a cluster of which no member listens (default: wait for ever, with a message if there is "+
+			"no cluster)")
 	fs.BoolVar(&f.shared, "shared", false, "hold the lock together with others that are -shared")
 	fs.IntVar(&f.leases, "n", 0, "`leases` up to this number may hold it at a time; all have to give the same")
 	durationVar(fs, &f.delay, "delay", 0,
@@ -221,7 +222,8 @@ func (f *holdFlags) acquire(c *client, signals <-chan os.Signal, timeout time.Du
 				return nil, f.notAcquired(c, o.err)
 			}
 			f.warnOfOpenPath(c)
-			f.tell("acquired", fmt.Sprintf("holds %s, token %d", f.path, o.g.Token()), "token", o.g.Token(), "node", o.g.Node())
+			f.tell("acquired", fmt.Sprintf("holds %s, token %d", f.path, o.g.Token()), "token", o.g.Token(), "node",
+				o.g.Node())
 			return o.g, nil
 		case s := <-signals:
 			if s, ok := guard.Interrupts(s); ok {
@@ -287,7 +289,8 @@ func (f *holdFlags) notAcquired(c *client, err error) exitStatus {
 		f.say("failed", loginRequired().Error())
 		return exitTrouble
 	case errors.Is(err, zk.ErrNoAuth):
-		f.say("failed", err.Error()+": the path belongs to another identity (-auth-file; -acl of the command that made it)")
+		f.say("failed", err.Error()+": the path belongs to another identity (-auth-file; -acl of the command "+
+			"that made it)")
 		return exitTrouble
 	case errors.Is(err, context.DeadlineExceeded):
 		f.say("timeout", "not acquired in time: "+f.path)
@@ -314,7 +317,8 @@ func (f *holdFlags) hold(conn *client, g *recipes.Grant, signals <-chan os.Signa
 	grace := f.grace(conn.Timeout())
 	if third := conn.Timeout() / 3; grace > third && f.onLost == onLostKill {
 		f.say("kill-after is long", fmt.Sprintf(
-			"-kill-after %v is more than %v, a third of the session timeout: %s may still run when somebody else has the lock",
+			"-kill-after %v is more than %v, a third of the session timeout: %s may still run when somebody else "+
+				"has the lock",
 			f.killAfter, third.Round(time.Millisecond), f.args[0]))
 	}
 	c, err := guard.Start(f.args, []string{
@@ -340,7 +344,8 @@ func (f *holdFlags) hold(conn *client, g *recipes.Grant, signals <-chan os.Signa
 				late = time.After(restPatience)
 			}
 		case <-late:
-			f.say("background", fmt.Sprintf("%s has ended, and holds %s until what it has started ends, too%s; see -background",
+			f.say("background", fmt.Sprintf("%s has ended, and holds %s until what it has started ends, too%s; see "+
+				"-background",
 				f.args[0], f.path, runs(c)))
 		case s := <-signals:
 			if _, ok := guard.Interrupts(s); ok && ended == nil {

@@ -203,13 +203,15 @@ func run(args []string, e env) (status int) {
 func newRoot(e env, status *int) *cobra.Command {
 	serve, _ := findCommand("serve")
 	root := &cobra.Command{Use: "lockkeeper", Args: cobra.ArbitraryArgs, DisableFlagParsing: true,
-		SilenceErrors: true, SilenceUsage: true, ValidArgsFunction: serve.validArgs(e), Run: func(*cobra.Command, []string) {}}
+		SilenceErrors: true, SilenceUsage: true, ValidArgsFunction: serve.validArgs(e),
+		Run: func(*cobra.Command, []string) {}}
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetOut(e.stdout)
 	root.SetErr(e.stderr)
 	for _, c := range commands() {
-		sub := &cobra.Command{Use: c.name, Short: c.short(), DisableFlagParsing: true, ValidArgsFunction: c.validArgs(e),
-			Run: func(_ *cobra.Command, args []string) { *status = c.execute(e, args) }}
+		sub := &cobra.Command{Use: c.name, Short: c.short(), DisableFlagParsing: true,
+			ValidArgsFunction: c.validArgs(e),
+			Run:               func(_ *cobra.Command, args []string) { *status = c.execute(e, args) }}
 		if c.name == "help" {
 			root.SetHelpCommand(sub)
 		}

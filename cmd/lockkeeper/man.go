@@ -66,7 +66,8 @@ func writeManual(w io.Writer, name, short, help string) error {
 			verbatim = indented
 		}
 		title, rest, isTitle := strings.Cut(line, ":")
-		switch isTitle = isTitle && !indented && (rest == "" || title == "Exit status") && !strings.Contains(title, ","); {
+		switch isTitle = isTitle && !indented && (rest == "" || title == "Exit status") &&
+			!strings.Contains(title, ","); {
 		case line == "":
 			b.WriteString(".PP\n")
 		case isTitle:

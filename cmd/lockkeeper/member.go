@@ -261,7 +261,8 @@ func (f *clientFlags) unreached(err error, server string, patience time.Duration
 
 // shortCause is a cause without the address and the package.
 func shortCause(err error) error {
-	for _, known := range []error{recipes.ErrTLSNeeded, recipes.ErrNoTLS, recipes.ErrCertificateNeeded, recipes.ErrHTTP} {
+	for _, known := range []error{recipes.ErrTLSNeeded, recipes.ErrNoTLS, recipes.ErrCertificateNeeded,
+		recipes.ErrHTTP} {
 		if errors.Is(err, known) {
 			return errors.New(strings.TrimPrefix(known.Error(), "recipes: ") + hintOf(known))
 		}

@@ -55,7 +55,8 @@ func checkStatic(program string) error {
 		if err != nil {
 			return fmt.Errorf("cannot read the program: %w", err)
 		}
-		return fmt.Errorf("this program is linked to a C library, by %s; CGO_ENABLED=0 go build ./cmd/lockkeeper makes one that needs none",
+		return fmt.Errorf("this program is linked to a C library, by %s; CGO_ENABLED=0 go build ./cmd/lockkeeper "+
+			"makes one that needs none",
 			strings.TrimRight(string(linker), "\x00"))
 	}
 	return nil
