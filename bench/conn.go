@@ -272,7 +272,7 @@ func (c *conn) removeAll(path string) error {
 }
 
 // mode is the mode in a server's answer to the four-letter word srvr: leader, follower, observer,
-// standalone; "" if nothing.
+// standalone; "" if nothing. ZooKeeper, which is measured too, has no JSON with it on that port.
 func mode(config *tls.Config, addr string) string {
 	c, err := connect(context.Background(), config, addr, time.Second)
 	if err != nil {

@@ -23,7 +23,8 @@ func workloads() []workload {
 		{"lock-cycle", "a lock taken and given back that nobody else wants: " +
 			"create ephemeral sequential, getChildren, delete", 16, false, false, lockCycle},
 		{"lock-contended", "one queue; " +
-			"latency from the delete that gives the lock back to the next holder knowing", 8, false, false, lockContended},
+			"latency from the delete that gives the lock back to the next holder knowing", 8, false, false,
+			lockContended},
 		{"herd", "many watches of one node; latency from the write to each event", 1000, false, false, herd},
 		{"sessions", "idle sessions: memory of each, and how late after its timeout one expires", 1000, false, false,
 			sessions},

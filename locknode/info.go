@@ -75,7 +75,8 @@ func (c *Contender) Identifier() string {
 	}
 	isControl := func(r rune) bool { return r < ' ' || 0x7f <= r && r < 0xa0 }
 	isAddress := strings.ContainsAny(text, ".:") && strings.Trim(text, "0123456789abcdef.:") == ""
-	if c.Info != nil || text == "" || len(text) > identifierMost || strings.ToValidUTF8(text, "") != text || isAddress ||
+	if c.Info != nil || text == "" || len(text) > identifierMost || strings.ToValidUTF8(text, "") != text ||
+		isAddress ||
 		strings.ContainsFunc(text, isControl) || text[0] == '{' || text[0] == '[' {
 		return ""
 	}

@@ -84,7 +84,8 @@ func (c *Cluster) newMember(i, n int, change []func(*server.Config)) *member {
 		m.cfg.Cluster.ID = uint8(i + 1)
 		for k := range n {
 			m.cfg.Cluster.Members = append(m.cfg.Cluster.Members, server.Member{
-				ID: uint8(k + 1), Host: fmt.Sprintf("10.0.0.%d", k+1), PeerPort: peerPort, ElectionPort: peerPort + 1000,
+				ID: uint8(k + 1), Host: fmt.Sprintf("10.0.0.%d", k+1), PeerPort: peerPort, ElectionPort: peerPort +
+					1000,
 			})
 		}
 	}

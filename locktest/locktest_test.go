@@ -42,6 +42,7 @@ func lock(t *testing.T, s *recipes.Session, path string) *recipes.Grant {
 
 // One line is a server, and it says nothing.
 func TestServer(t *testing.T) {
+	t.Parallel()
 	var said countingHandler
 	before := slog.Default()
 	slog.SetDefault(slog.New(&said))
@@ -76,6 +77,7 @@ func (h *countingHandler) WithGroup(string) slog.Handler      { return h }
 // A lock that is held stays held when the leader is killed, and the member that was killed comes
 // back with it.
 func TestKillLeader(t *testing.T) {
+	t.Parallel()
 	c := locktest.Start(t, 3)
 	s := connect(t, c.Servers(), 10*time.Second)
 	g := lock(t, s, "/locks/a")
@@ -99,6 +101,7 @@ func TestKillLeader(t *testing.T) {
 // A client of a member that is cut off loses its lock, and another one gets it; the first one knows
 // before.
 func TestIsolate(t *testing.T) {
+	t.Parallel()
 	c := locktest.Start(t, 3)
 	victim := (c.Leader() + 1) % 3
 	g := lock(t, connect(t, c.Servers()[victim:victim+1], time.Second), "/locks/a")
@@ -113,6 +116,7 @@ func TestIsolate(t *testing.T) {
 
 // A frozen member takes connections and answers nothing, and goes on when it is thawed.
 func TestFreeze(t *testing.T) {
+	t.Parallel()
 	c := locktest.Start(t, 3)
 	leader := c.Leader()
 	c.Freeze(leader)
@@ -152,6 +156,7 @@ func TestFreeze(t *testing.T) {
 
 // A session that is expired loses its lock.
 func TestExpire(t *testing.T) {
+	t.Parallel()
 	addr := locktest.Start(t, 1)
 	conn, events, err := zk.Connect(addr.Servers(), 10*time.Second, zk.WithLogger(silent{}))
 	if err != nil {
@@ -179,6 +184,7 @@ func TestExpire(t *testing.T) {
 
 // What a test wants otherwise, it can have.
 func TestChange(t *testing.T) {
+	t.Parallel()
 	c := locktest.Start(t, 1, func(cfg *server.Config) { cfg.Client.MaxBuffer = 64 << 10 })
 	conn, _, err := zk.Connect(c.Servers(), 4*time.Second, zk.WithLogger(silent{}))
 	if err != nil {

@@ -50,7 +50,8 @@ func judgeBirth(cfg *Config, own peer.Hello, answers map[MemberID]peer.Hello) bi
 	for _, m := range cfg.Members {
 		h, answered := all[m.ID]
 		switch {
-		case m.Observer && (!answered || h.State != peer.Blank || h.Listed != own.Listed || h.Imported != (peer.Imported{})):
+		case m.Observer && (!answered || h.State != peer.Blank || h.Listed != own.Listed ||
+			h.Imported != (peer.Imported{})):
 			continue // the cluster does not wait for an observer, and takes it in when it is well
 		case !answered && slices.Contains(cfg.Without, m.ID):
 			continue
@@ -58,7 +59,8 @@ func judgeBirth(cfg *Config, own peer.Hello, answers map[MemberID]peer.Hello) bi
 			b.waits = append(b.waits, fmt.Sprintf("member %d at %s does not answer", m.ID, m.Addr))
 			continue
 		case h.State == peer.Lost:
-			b.waits = append(b.waits, fmt.Sprintf("member %d at %s replaces a disk of a cluster, or begins one without this member",
+			b.waits = append(b.waits, fmt.Sprintf("member %d at %s replaces a disk of a cluster, or begins one "+
+				"without this member",
 				m.ID, m.Addr))
 			continue
 		case h.Listed != own.Listed:
@@ -77,7 +79,8 @@ func judgeBirth(cfg *Config, own peer.Hello, answers map[MemberID]peer.Hello) bi
 		case b.founder == NoMember || later > 0:
 			b.founder, best = m.ID, h.Imported
 		case later == 0 && h.Digest != best.Digest:
-			b.waits = append(b.waits, fmt.Sprintf("members %d and %d have imported different data that end with the same update",
+			b.waits = append(b.waits, fmt.Sprintf("members %d and %d have imported different data that end with the "+
+				"same update",
 				b.founder, m.ID))
 		}
 	}
@@ -110,13 +113,17 @@ func (ms *members) queryBirth(ctx context.Context, since time.Time) birth {
 			"its data count, not those that were imported here", b.cluster, own.Disk)))
 	case b.cluster != 0:
 		if late {
-			ms.trouble.Warn("join", "waiting to be taken in by a cluster that exists: when a majority of its members has the server lines of "+
-				"this one, or, with reconfigEnabled, after 'lockkeeper cluster add'", "cluster", b.cluster, "disk", own.Disk)
+			ms.trouble.Warn("join", "waiting to be taken in by a cluster that exists: when a majority of its members "+
+				"has the server lines of "+
+				"this one, or, with reconfigEnabled, after 'lockkeeper cluster add'", "cluster", b.cluster, "disk",
+				own.Disk)
 		}
 	case len(b.waits) > 0 || ms.cfg.Lost:
 		if late {
-			ms.trouble.Warn("birth", "the first start of a cluster needs an answer of each of its voters; members that have never "+
-				"worked and do not run can be left out: lockkeeper serve -without N", "waiting", strings.Join(b.waits, "; "))
+			ms.trouble.Warn("birth", "the first start of a cluster needs an answer of each of its voters; members "+
+				"that have never "+
+				"worked and do not run can be left out: lockkeeper serve -without N", "waiting",
+				strings.Join(b.waits, "; "))
 		}
 	default:
 		return b
@@ -154,7 +161,8 @@ func (ms *members) begin(ctx context.Context, servers []raft.Server) error {
 			return err
 		}
 	}
-	entry := &raft.Log{Index: index + 1, Term: now, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(configuration)}
+	entry := &raft.Log{Index: index + 1, Term: now, Type: raft.LogConfiguration,
+		Data: raft.EncodeConfiguration(configuration)}
 	request := raft.AppendEntriesRequest{Term: now, PrevLogEntry: index, PrevLogTerm: term, Entries: []*raft.Log{entry}}
 	if err := ms.transport.Append(ctx, &request); err != nil {
 		return err
@@ -206,7 +214,8 @@ func (ms *members) tryGrow(ctx context.Context, since time.Time) {
 			continue
 		}
 		if time.Since(since) > birthPatience {
-			ms.trouble.Warn("grow", "this member stood alone, and begins a cluster with its data when each other voter of its server lines "+
+			ms.trouble.Warn("grow", "this member stood alone, and begins a cluster with its data when each other "+
+				"voter of its server lines "+
 				"has answered that it has none; members that have never worked and do not run can be left out: "+
 				"lockkeeper serve -without N", "waiting", strings.Join(waits, "; "))
 		}
@@ -215,7 +224,8 @@ func (ms *members) tryGrow(ctx context.Context, since time.Time) {
 	if ctx.Err() != nil {
 		return
 	}
-	ms.log.Warn("this member stood alone, and begins a cluster with its data: the others get them", "cluster", ms.roster.Cluster(),
+	ms.log.Warn("this member stood alone, and begins a cluster with its data: the others get them", "cluster",
+		ms.roster.Cluster(),
 		"members", len(ms.cfg.Members))
 	ms.growing.Store(false)
 	signal(ms.grown)
@@ -235,7 +245,8 @@ func judgeGrowth(cfg *Config, own peer.ClusterID, answers map[MemberID]peer.Hell
 			wait(m, "does not answer")
 		case h.Cluster == own:
 		case h.State == peer.Used || h.Cluster != 0:
-			wait(m, "has data of its own, of cluster %v: if those of member %d count, stop it and move its data directory away", h.Cluster, cfg.ID)
+			wait(m, "has data of its own, of cluster %v: if those of member %d count, stop it and move its data "+
+				"directory away", h.Cluster, cfg.ID)
 		case h.State == peer.Lost:
 			wait(m, "replaces a disk of a cluster, or begins one without this member")
 		case h.Imported != (peer.Imported{}):

@@ -74,7 +74,8 @@ func (c *catchUp) noteCommit(q *raft.AppendEntriesRequest) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if q.Term >= c.newest.term {
-		c.newest = heardCommit{term: q.Term, index: q.LeaderCommitIndex, at: now, prevIndex: q.PrevLogEntry, prevTerm: q.PrevLogTerm}
+		c.newest = heardCommit{term: q.Term, index: q.LeaderCommitIndex, at: now, prevIndex: q.PrevLogEntry,
+			prevTerm: q.PrevLogTerm}
 	}
 }
 
@@ -103,7 +104,8 @@ func (c *catchUp) snapshotTaken(err error) {
 func (c *catchUp) snapshotSent(to MemberID, err error) {
 	if err != nil {
 		c.measures.SnapshotsNotDelivered.Add(1)
-		c.trouble.Warn(fmt.Sprintf("snapshot to %d", to), "a member that is behind does not take the snapshot that this leader sends: "+
+		c.trouble.Warn(fmt.Sprintf("snapshot to %d", to), "a member that is behind does not take the snapshot that "+
+			"this leader sends: "+
 			"no other voter may fail before it has caught up", "other", to, "err", err)
 	}
 }
@@ -114,7 +116,8 @@ func (c *catchUp) catchUpLoop(ctx context.Context) {
 	for ctx.Err() == nil {
 		if c.lookCaughtUp(); c.Joined() && !joined {
 			joined = true
-			c.log.Info("serving: this member has caught up with the leader", "leader", c.leadership.Leader(), "index", c.state.reached())
+			c.log.Info("serving: this member has caught up with the leader", "leader", c.leadership.Leader(), "index",
+				c.state.reached())
 		}
 		step := c.cfg.heartbeatTimeout() / 4
 		if !c.Joined() {

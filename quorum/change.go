@@ -225,7 +225,8 @@ func (ms *members) take(ctx context.Context, s step) {
 	switch err := ms.await(ctx, f); {
 	case err == nil && s.replaces != "":
 		ms.measures.DisksReplaced.Add(1)
-		ms.log.Warn("a member has come back with another disk, which replaces the one before", "member", raftnet.IDOf(s.id),
+		ms.log.Warn("a member has come back with another disk, which replaces the one before", "member",
+			raftnet.IDOf(s.id),
 			"disk", raftnet.DiskOf(s.id), "before", raftnet.DiskOf(s.replaces))
 	case err != nil && ctx.Err() == nil:
 		ms.log.Info("raft did not take the step, looking again", "step", s.kind, "of", s.id, "err", err)

@@ -47,7 +47,8 @@ type claims struct {
 }
 
 func newClaims(e *engine, l *leadership, s *state) *claims {
-	return &claims{engine: e, leadership: l, state: s, stream: leaderStream{engine: e, leadership: l, kind: peer.StreamClaims, maxFrame: maxClaimsFrame}}
+	return &claims{engine: e, leadership: l, state: s,
+		stream: leaderStream{engine: e, leadership: l, kind: peer.StreamClaims, maxFrame: maxClaimsFrame}}
 }
 
 // MayExist is Replica.MayExist.

@@ -42,7 +42,8 @@ func claim(s *store.Stores, id MemberID) (peer.DiskID, error) {
 		disk := peer.NewDiskID()
 		return disk, s.SetIdentity(store.Identity{Owner: uint64(id), Disk: uint64(disk)})
 	case identity.Owner != uint64(id):
-		return 0, fmt.Errorf("quorum: %s holds the log and the votes of member %d, and this is member %d: compare myid and dataDir with the server lines",
+		return 0, fmt.Errorf("quorum: %s holds the log and the votes of member %d, and this is member %d: compare "+
+			"myid and dataDir with the server lines",
 			s.StableName, identity.Owner, id)
 	}
 	return peer.DiskID(identity.Disk), nil
@@ -77,7 +78,8 @@ func Peek(logDir string) (o Owner, err error) {
 		o.Outdated, err4 = s.Retired()
 		return errors.Join(err, err2, err3, err4)
 	})
-	if !o.Alone && o.Cluster != 0 && o.Cluster != raftnet.BirthOf([]raft.Server{{ID: raftnet.ServerID(o.Member, o.Disk)}}) {
+	if !o.Alone && o.Cluster != 0 && o.Cluster != raftnet.BirthOf([]raft.Server{{ID: raftnet.ServerID(o.Member,
+		o.Disk)}}) {
 		o.InCluster = true
 	}
 	return o, err
@@ -220,6 +222,8 @@ func checkImport(s *store.Stores) error {
 	return nil
 }
 
-var errForeign = errors.New("the data that were imported here are not of the ensemble whose data the leader has: nothing was " +
-	"changed in ZooKeeper's files. Look at the addresses in the configuration files; if this member belongs to that cluster, remove " +
+var errForeign = errors.New("the data that were imported here are not of the ensemble whose data the leader has: " +
+	"nothing was " +
+	"changed in ZooKeeper's files. Look at the addresses in the configuration files; if this member belongs to that " +
+	"cluster, remove " +
 	"its raft.db, raft.wal and snapshots, and start it without an import")

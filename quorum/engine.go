@@ -76,7 +76,8 @@ func newEngine(cfg Config, up upper) (_ *engine, err error) {
 	}
 	if files := cfg.Stores.Files; files != nil {
 		files.NotifyStarved(func(err error, limit time.Duration) {
-			e.trouble.Warn("starved", "the log waits for a file descriptor (ulimit -n); nothing is written meanwhile", "err", err, "limit", limit)
+			e.trouble.Warn("starved", "the log waits for a file descriptor (ulimit -n); nothing is written meanwhile",
+				"err", err, "limit", limit)
 		})
 	}
 	rc := e.raftConfig()
@@ -97,7 +98,8 @@ func newEngine(cfg Config, up upper) (_ *engine, err error) {
 			return nil, fmt.Errorf("quorum: %w", err)
 		}
 	}
-	e.transport = raftnet.New(raftnet.Config{Self: e.self, Local: up, Port: e.port, Clock: cfg.Clock, Observe: cfg.ObserveRaft})
+	e.transport = raftnet.New(raftnet.Config{Self: e.self, Local: up, Port: e.port, Clock: cfg.Clock,
+		Observe: cfg.ObserveRaft})
 	if e.raft, err = e.disk.NewRaft(rc, up, e.transport); err != nil {
 		return nil, fmt.Errorf("quorum: start raft: %w", err)
 	}
@@ -262,7 +264,8 @@ func (m Maj) EvenWarning() string {
 	if m.voters%2 == 1 {
 		return ""
 	}
-	return fmt.Sprintf("%d voters tolerate the failure of %d, no more than %d voters do: a side may act only if it holds more than half (set.size > %d/2), "+
+	return fmt.Sprintf("%d voters tolerate the failure of %d, no more than %d voters do: a side may act only if it "+
+		"holds more than half (set.size > %d/2), "+
 		"so a split into two halves stops both", m.voters, m.Tolerates(), m.voters-1, m.voters)
 }
 
@@ -373,7 +376,8 @@ type seenMessages struct {
 }
 
 func newHclog(to *slog.Logger) hclog.Logger {
-	return hlog{Logger: hclog.NewNullLogger(), to: to.With("part", "raft"), seen: &seenMessages{at: map[string]time.Time{}}}
+	return hlog{Logger: hclog.NewNullLogger(), to: to.With("part", "raft"),
+		seen: &seenMessages{at: map[string]time.Time{}}}
 }
 
 // Debug implements hclog.Logger.

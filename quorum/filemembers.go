@@ -55,13 +55,16 @@ func (ms *members) adoptFile(ctx context.Context, ch *changer) (pause time.Durat
 	adds, drops := differenceOf(members, wanted)
 	if len(change.waits) > 0 {
 		if time.Since(ch.led) > birthPatience {
-			ms.trouble.Warn("file", "the server lines of this leader name other members than the cluster has: the members change when a "+
-				"majority of them and all new ones have the same server lines", "new", adds, "gone", drops, "same", change.agree,
+			ms.trouble.Warn("file", "the server lines of this leader name other members than the cluster has: the "+
+				"members change when a "+
+				"majority of them and all new ones have the same server lines", "new", adds, "gone", drops, "same",
+				change.agree,
 				"waiting", strings.Join(change.waits, "; "))
 		}
 		return filePause
 	}
-	ms.log.Warn("the members change to those of the configuration files: a majority of the members and all new ones have the same "+
+	ms.log.Warn("the members change to those of the configuration files: a majority of the members and all new ones "+
+		"have the same "+
 		"server lines", "new", adds, "gone", drops, "same", change.agree)
 	_ = ms.leadership.propose(ctx, &znode.Command{Seq: uint64(ms.cfg.Now().UnixNano()) | 1<<63,
 		Body: &znode.ChangeMembers{Text: ms.cfg.ConfigText}})
@@ -148,7 +151,8 @@ func (ms *members) keepsOut(p *plan, m znode.Member, own uint32) string {
 	case h.Cluster != 0 && h.Cluster != ms.roster.Cluster():
 		return fmt.Sprintf("new member %d at %s has the data of another cluster, %v", id, m.PeerAddr(), h.Cluster)
 	case p.chosen[id] != raftnet.ServerID(id, h.Disk):
-		return fmt.Sprintf("new member %d at %s has data of its own: it can join with an empty data directory", id, m.PeerAddr())
+		return fmt.Sprintf("new member %d at %s has data of its own: it can join with an empty data directory", id,
+			m.PeerAddr())
 	}
 	return ""
 }
@@ -175,7 +179,8 @@ func (ms *members) yieldToLines(answers map[MemberID]peer.Hello) {
 		}
 		slices.Sort(ids)
 		for _, id := range ids {
-			ms.log.Warn("a majority of the members has other server lines than this leader: transferring the leadership to one of them",
+			ms.log.Warn("a majority of the members has other server lines than this leader: transferring the "+
+				"leadership to one of them",
 				"to", id, "same", ids)
 			if err := ms.leadership.transferTo(id); err == nil {
 				return

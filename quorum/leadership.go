@@ -38,7 +38,8 @@ type leadership struct {
 }
 
 func newLeadership(e *engine, b *batcher) *leadership {
-	l := &leadership{engine: e, batcher: b, leader: NoMember, leaderFrom: time.Now(), changes: leaderLog{last: NoMember, ended: NoMember}}
+	l := &leadership{engine: e, batcher: b, leader: NoMember, leaderFrom: time.Now(),
+		changes: leaderLog{last: NoMember, ended: NoMember}}
 	l.epoch, l.endEpoch = context.WithCancel(context.Background())
 	l.measures.Looking.Add(1)
 	return l
@@ -264,7 +265,8 @@ func (l *leadership) recordLocked(before, id MemberID) {
 		}
 		return
 	}
-	c := LeaderChange{At: l.cfg.Now(), Leader: id, seen: now, Before: log.last, Cause: log.cause, Detail: log.detail, Term: l.raft.CurrentTerm()}
+	c := LeaderChange{At: l.cfg.Now(), Leader: id, seen: now, Before: log.last, Cause: log.cause, Detail: log.detail,
+		Term: l.raft.CurrentTerm()}
 	switch {
 	case before != NoMember: // without a time in between
 		c.Before = before
@@ -375,7 +377,8 @@ func (l *leadership) succeed(ctx context.Context, dead MemberID, term uint64) {
 		return
 	}
 	_, id := l.raft.LeaderWithID()
-	if leader := raftnet.IDOf(id); ctx.Err() != nil || leader != NoMember && leader != dead || l.raft.State() != raft.Follower {
+	if leader := raftnet.IDOf(id); ctx.Err() != nil || leader != NoMember && leader != dead ||
+		l.raft.State() != raft.Follower {
 		return
 	}
 	l.log.Info("the leader's process has ended, standing for election", "leader", dead)

@@ -72,7 +72,8 @@ type leases struct {
 }
 
 func newLeases(e *engine, l *leadership) *leases {
-	return &leases{engine: e, leadership: l, stream: leaderStream{engine: e, leadership: l, kind: peer.StreamLease, maxFrame: maxLeaseFrame}}
+	return &leases{engine: e, leadership: l, stream: leaderStream{engine: e, leadership: l, kind: peer.StreamLease,
+		maxFrame: maxLeaseFrame}}
 }
 
 // serveLease is the leader's end of a lease stream.
@@ -85,7 +86,8 @@ func (l *leases) serveLease(_ peer.Identity, s *peer.Stream) error {
 		}
 		a := leaseAnswer{status: leaseNotLeader}
 		if extended, proven, err := l.touchAsLeader(heard); err == nil {
-			a = leaseAnswer{status: leaseConfirmed, lag: max(0, received.Sub(proven)), acked: l.transport.Acked(), extended: extended}
+			a = leaseAnswer{status: leaseConfirmed, lag: max(0, received.Sub(proven)), acked: l.transport.Acked(),
+				extended: extended}
 		}
 		a.code(answer)
 		return nil
@@ -106,7 +108,8 @@ func (l *leases) touchAsLeader(heard []wire.SessionID) (extended []wire.SessionI
 }
 
 // Touch is Replica.Touch.
-func (l *leases) Touch(ctx context.Context, heard []wire.SessionID) (extended []wire.SessionID, from time.Time, err error) {
+func (l *leases) Touch(ctx context.Context, heard []wire.SessionID) (extended []wire.SessionID, from time.Time,
+	err error) {
 	start := l.cfg.Clock.Now()
 	err = l.stream.ask(ctx, func(context.Context) error {
 		var proven time.Time

@@ -50,11 +50,15 @@ func (ms *members) check() error {
 		wasAlone := servers[0].Address == raftnet.AloneAddr
 		switch {
 		case ms.cfg.alone() && !wasAlone:
-			return fmt.Errorf("quorum: %s is the log of a member of a cluster (%d members), and this member is to stand alone: "+
-				"its server lines are missing. If the other members are lost, or to be given up, 'lockkeeper recover' makes it one that "+
+			return fmt.Errorf("quorum: %s is the log of a member of a cluster (%d members), and this member is to "+
+				"stand alone: "+
+				"its server lines are missing. If the other members are lost, or to be given up, 'lockkeeper "+
+				"recover' makes it one that "+
 				"stands alone, and says what may be missing then", ms.cfg.Stores.LogName, len(servers))
-		case !ms.cfg.alone() && wasAlone && servers[0].ID != ms.self && raftnet.DiskOf(servers[0].ID) == raftnet.DiskOf(ms.self):
-			return fmt.Errorf("quorum: %s is the log of member %d, and this is member %d: compare myid and the server lines",
+		case !ms.cfg.alone() && wasAlone && servers[0].ID != ms.self &&
+			raftnet.DiskOf(servers[0].ID) == raftnet.DiskOf(ms.self):
+			return fmt.Errorf("quorum: %s is the log of member %d, and this is member %d: compare myid and the "+
+				"server lines",
 				ms.cfg.Stores.LogName, raftnet.IDOf(servers[0].ID), ms.cfg.ID)
 		}
 		ms.growing.Store(!ms.cfg.alone() && ms.stoodAlone())
@@ -62,7 +66,8 @@ func (ms *members) check() error {
 	saved, err := ms.cfg.Stores.Number(store.Cluster)
 	cluster := peer.ClusterID(saved)
 	if of := ms.state.store.Cluster(); err == nil && of != 0 && cluster != 0 && of != cluster {
-		err = fmt.Errorf("quorum: %s: %w: it belongs to cluster %v, and the state is of cluster %v: are these the files of one member?",
+		err = fmt.Errorf("quorum: %s: %w: it belongs to cluster %v, and the state is of cluster %v: are these the "+
+			"files of one member?",
 			ms.cfg.Stores.StableName, errOtherCluster, cluster, of)
 	}
 	if err == nil && cluster == 0 && len(servers) > 0 {
@@ -158,7 +163,8 @@ func (ms *members) moveTo(told *toldMembers, addr string) {
 	}
 	told.addr = addr
 	if err := ms.port.Move(addr); err != nil {
-		ms.log.Error("cannot listen for peers at this member's new address; a restart may be needed", "address", addr, "err", err)
+		ms.log.Error("cannot listen for peers at this member's new address; a restart may be needed", "address", addr,
+			"err", err)
 		return
 	}
 	ms.log.Info("listening for peers at the agreed address", "address", addr)

@@ -52,7 +52,8 @@ func checkCommand(b []byte) (znode.Kind, error) {
 		return 0, fmt.Errorf("%d bytes too many", len(rest))
 	}
 	switch kind := c.Kind(); kind {
-	case znode.KindRequest, znode.KindCreateSession, znode.KindAttach, znode.KindSync, znode.KindReconfig, znode.KindRestore:
+	case znode.KindRequest, znode.KindCreateSession, znode.KindAttach, znode.KindSync, znode.KindReconfig,
+		znode.KindRestore:
 		return kind, nil
 	default:
 		return 0, fmt.Errorf("%v is for the leader alone", kind)

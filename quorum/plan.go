@@ -166,7 +166,8 @@ func (ms *members) mayJoin(h peer.Hello) bool {
 // have is one of a member that was removed, and has come back.
 func (ms *members) mayReplace(ch *changer, observer bool, counted []raft.Server, h peer.Hello) bool {
 	if ms.cfg.KeepDisks && (observer || counted[0].Suffrage == raft.Voter) {
-		ms.trouble.Warn("keep "+string(counted[0].ID), "a member has come back with another disk, and replaceDisks=false "+
+		ms.trouble.Warn("keep "+string(counted[0].ID), "a member has come back with another disk, and "+
+			"replaceDisks=false "+
 			"leaves it to the operator: remove it from the cluster and add it again",
 			"member", raftnet.IDOf(counted[0].ID), "disk", h.Disk)
 		return false
@@ -179,7 +180,8 @@ func (ms *members) mayReplace(ch *changer, observer bool, counted []raft.Server,
 			continue
 		}
 		if ms.persists(raftnet.IDOf(s.ID)) {
-			ms.trouble.Warn("number in use "+string(s.ID), "a second process has the number of a member that answers: it is not taken in",
+			ms.trouble.Warn("number in use "+string(s.ID), "a second process has the number of a member that "+
+				"answers: it is not taken in",
 				"member", raftnet.IDOf(s.ID), "disk", raftnet.DiskOf(s.ID), "other", h.Disk)
 		}
 		return false
@@ -279,7 +281,8 @@ func (p *plan) bestStep(now serverSet) (s step, margin int) {
 		}
 	}
 	for _, id := range sortedIDs(p.target) {
-		if !now[id] && !slices.ContainsFunc(sortedIDs(now), func(v raft.ServerID) bool { return raftnet.IDOf(v) == raftnet.IDOf(id) }) {
+		if !now[id] && !slices.ContainsFunc(sortedIDs(now),
+			func(v raft.ServerID) bool { return raftnet.IDOf(v) == raftnet.IDOf(id) }) {
 			vote = append(vote, id)
 		}
 	}

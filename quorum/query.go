@@ -71,7 +71,8 @@ func (ms *members) seekCluster(ctx context.Context) {
 				"member", ms.cfg.ID, "disk", ms.cfg.Peers.Disk, "by", h.Counted)
 			return
 		case h.Version > uint64(version) && !h.Member:
-			ms.trouble.Warn("removed", "this member has been removed from the cluster, and serves nobody: stop it, or add it again")
+			ms.trouble.Warn("removed", "this member has been removed from the cluster, and serves nobody: stop it, "+
+				"or add it again")
 			return
 		}
 	}
@@ -83,7 +84,8 @@ func (ms *members) wasSetBack(answers map[MemberID]peer.Hello) bool {
 	last := ms.raft.LastIndex()
 	for id, h := range answers {
 		if h.Cluster == ms.roster.Cluster() && (h.SetBack || h.Acked > last) {
-			ms.disk.Stop(ms.cfg.Stores.Retire(fmt.Sprintf("disk %v came back without entries that it had acknowledged, as member %d knows: "+
+			ms.disk.Stop(ms.cfg.Stores.Retire(fmt.Sprintf("disk %v came back without entries that it had "+
+				"acknowledged, as member %d knows: "+
 				"it was set back, or it has lost them", ms.cfg.Peers.Disk, id)))
 			return true
 		}
@@ -106,8 +108,10 @@ func (ms *members) warnLostMajority(answers map[MemberID]peer.Hello) {
 		}
 	}
 	if len(lost) > 0 && !NewMaj(voters).Quorum(voters-len(lost)) {
-		ms.trouble.Warn("majority", "so many voters have lost their disks that the rest is no majority, and nothing can be updated: bring one "+
-			"of the disks back, or begin a new cluster with what is left (lockkeeper help recover)", "lost", strings.Join(lost, ","),
+		ms.trouble.Warn("majority", "so many voters have lost their disks that the rest is no majority, and nothing "+
+			"can be updated: bring one "+
+			"of the disks back, or begin a new cluster with what is left (lockkeeper help recover)", "lost",
+			strings.Join(lost, ","),
 			"voters", voters)
 	}
 }
@@ -129,6 +133,8 @@ func (ms *members) warnLeaderless(peers []MemberID, answers map[MemberID]peer.He
 			silent = append(silent, fmt.Sprint(id))
 		}
 	}
-	ms.trouble.Warn("leaderless", "this member knows no leader and serves nobody: a majority of the voters has to reach each other",
-		"for", since.Round(time.Second), "reached", strings.Join(reached, ","), "notReached", strings.Join(silent, ","), "voters", ms.maj().Voters())
+	ms.trouble.Warn("leaderless", "this member knows no leader and serves nobody: a majority of the voters has to "+
+		"reach each other",
+		"for", since.Round(time.Second), "reached", strings.Join(reached, ","), "notReached", strings.Join(silent, ","),
+		"voters", ms.maj().Voters())
 }

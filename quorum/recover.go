@@ -110,7 +110,8 @@ func SameHistory(a, b *znode.Store) error {
 		}
 		for zxid, ms := range map[wire.Zxid]int64{n.Czxid: n.CtimeMs, n.Mzxid: n.MtimeMs} {
 			if u, ok := updates[zxid]; ok && zxid != 0 && u.ms != ms && !strings.HasPrefix(u.path, "/zookeeper/") {
-				return fmt.Errorf("the update with zxid %v made %s at %s, and %s at %s", zxid, u.path, utc(u.ms), n.Path, utc(ms))
+				return fmt.Errorf("the update with zxid %v made %s at %s, and %s at %s", zxid, u.path, utc(u.ms),
+					n.Path, utc(ms))
 			}
 		}
 	}
@@ -215,7 +216,8 @@ func Recover(cfg Config, from *Survivor) (peer.ClusterID, error) {
 		return 0, err
 	}
 	self := raftnet.ServerID(cfg.ID, disk)
-	servers := raft.Configuration{Servers: []raft.Server{{Suffrage: raft.Voter, ID: self, Address: raft.ServerAddress(self)}}}
+	servers := raft.Configuration{Servers: []raft.Server{{Suffrage: raft.Voter, ID: self,
+		Address: raft.ServerAddress(self)}}}
 	if cfg.alone() {
 		servers = aloneConfiguration(self)
 	}
@@ -239,7 +241,8 @@ func SurviveSnapshot(saved *znode.Store) (*Survivor, error) {
 	if zxid == 0 {
 		return nil, errors.New("quorum: recover: the snapshot has no update")
 	}
-	return &Survivor{Member: NoMember, Cluster: saved.Cluster(), LastTerm: max(1, zxid>>32), LastIndex: max(1, zxid&0xffffffff), State: saved}, nil
+	return &Survivor{Member: NoMember, Cluster: saved.Cluster(), LastTerm: max(1, zxid>>32),
+		LastIndex: max(1, zxid&0xffffffff), State: saved}, nil
 }
 
 // renumber turns the stores of a member that stood alone into member id's: a member alone needs no
@@ -255,7 +258,8 @@ func renumber(s *store.Stores, id MemberID) error {
 		return err
 	}
 	servers := aloneConfiguration(raftnet.ServerID(id, v.Disk))
-	entry := &raft.Log{Index: v.LastIndex + 1, Term: v.LastTerm, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(servers)}
+	entry := &raft.Log{Index: v.LastIndex + 1, Term: v.LastTerm, Type: raft.LogConfiguration,
+		Data: raft.EncodeConfiguration(servers)}
 	if err := s.Log.StoreLog(entry); err != nil {
 		return fmt.Errorf("quorum: write log: %w", err)
 	}

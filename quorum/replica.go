@@ -90,7 +90,8 @@ func newReplica(e *engine, from loaded, file []znode.Member, cancel context.Canc
 	r.catchUp = newCatchUp(e, r.leadership, r.state)
 	r.stops = newStops(e, r.leadership, r.catchUp)
 	r.forward = &forwarder{engine: e, leadership: r.leadership, batcher: r.batcher, outbox: r.outbox}
-	r.control = &control{engine: e, leadership: r.leadership, state: r.state, members: r.members, batcher: r.batcher, outbox: r.outbox,
+	r.control = &control{engine: e, leadership: r.leadership, state: r.state, members: r.members, batcher: r.batcher,
+		outbox:  r.outbox,
 		forward: r.forward, doubt: doubt}
 	return r
 }
@@ -100,10 +101,13 @@ func (r *Replica) run(ctx context.Context) {
 	if r.port != nil {
 		r.port.Start(peer.Handlers{Join: r.members.join, Hello: r.hello,
 			Streams: map[peer.StreamKind]func(peer.Identity, *peer.Stream) error{
-				peer.StreamRaft: r.transport.Serve, peer.StreamForward: r.forward.serveForward, peer.StreamLease: r.leases.serveLease,
-				peer.StreamClaims: r.claims.serveClaims, peer.StreamTransfer: r.leadership.serveTransfer, peer.StreamStop: r.stops.serveStop}})
+				peer.StreamRaft: r.transport.Serve, peer.StreamForward: r.forward.serveForward,
+				peer.StreamLease:  r.leases.serveLease,
+				peer.StreamClaims: r.claims.serveClaims, peer.StreamTransfer: r.leadership.serveTransfer,
+				peer.StreamStop: r.stops.serveStop}})
 	}
-	loops := []func(context.Context){r.control.controlLoop, r.state.snapshotLoop, r.members.changeLoop, r.leadership.diskLoop, r.catchUp.catchUpLoop}
+	loops := []func(context.Context){r.control.controlLoop, r.state.snapshotLoop, r.members.changeLoop,
+		r.leadership.diskLoop, r.catchUp.catchUpLoop}
 	if r.cfg.alone() {
 		r.transport.Stand(ctx) // nobody to wait for
 	} else {
@@ -202,7 +206,8 @@ func (r *Replica) LastSnapshot() (wire.Zxid, time.Time) { return r.state.LastSna
 // extended lease, and a moment, not after the call began, from which the extension counts: no
 // leader expires one of them before that moment plus its timeout. The moment is of Config.Clock. An
 // error means that nothing is known. Touch serves one call at a time; others wait.
-func (r *Replica) Touch(ctx context.Context, heard []wire.SessionID) (extended []wire.SessionID, from time.Time, err error) {
+func (r *Replica) Touch(ctx context.Context, heard []wire.SessionID) (extended []wire.SessionID, from time.Time,
+	err error) {
 	return r.leases.Touch(ctx, heard)
 }
 
@@ -291,7 +296,8 @@ func (r *Replica) Reports(ctx context.Context, others []MemberID) map[MemberID]R
 func (r *Replica) hello(asked peer.Identity) peer.Hello {
 	r.members.noteNewcomer(asked)
 	_, version := r.Members()
-	h := peer.Hello{State: r.birthState(), Version: uint64(version), Imported: r.members.brought, Report: r.cfg.Listener.Describe()}
+	h := peer.Hello{State: r.birthState(), Version: uint64(version), Imported: r.members.brought,
+		Report: r.cfg.Listener.Describe()}
 	h.Role = r.Status().Role
 	h.Ready, h.NotReady = r.catchUp.readiness()
 	h.Stop = r.stops.reported()
@@ -439,7 +445,8 @@ func (a *above) AppliedIndex() uint64 { return a.replica().state.reached() }
 // PrevTerm implements raftnet.Local. While the library takes an entry that a snapshot has replaced
 // for its last one, it compares with that.
 func (a *above) PrevTerm(index, term uint64) uint64 {
-	if replaced := a.replica().disk.ReplacedTerm(index, term); replaced == term || a.replica().raft.LastIndex() == index {
+	if replaced := a.replica().disk.ReplacedTerm(index, term); replaced == term ||
+		a.replica().raft.LastIndex() == index {
 		return replaced
 	}
 	return term
@@ -501,7 +508,8 @@ func (a *above) Written(entries []*raft.Log, start time.Time, later bool) {
 			"give dataLogDir a disk of its own, and look at what else uses this one (iostat -x 1)",
 			"took", took.Round(time.Millisecond), "limit", limit, "entries", len(entries))
 	}
-	if last := entries[len(entries)-1]; later && last.Type == raft.LogCommand && r.transport.Wrote(last.Index, last.Term) {
+	if last := entries[len(entries)-1]; later && last.Type == raft.LogCommand &&
+		r.transport.Wrote(last.Index, last.Term) {
 		r.batcher.answerable()
 	}
 	if term, leads := r.leadership.leadingTerm(); leads && term == entries[0].Term {
@@ -517,7 +525,8 @@ func (a *above) Written(entries []*raft.Log, start time.Time, later bool) {
 // needsOthers reports whether these entries are committed only with another voter's answer.
 func needsOthers(self raft.ServerID, servers []raft.Server, entries []*raft.Log) bool {
 	onlyVoter := func(servers []raft.Server) bool {
-		return !slices.ContainsFunc(servers, func(s raft.Server) bool { return s.Suffrage == raft.Voter && s.ID != self })
+		return !slices.ContainsFunc(servers,
+			func(s raft.Server) bool { return s.Suffrage == raft.Voter && s.ID != self })
 	}
 	return !onlyVoter(servers) && !slices.ContainsFunc(entries, func(l *raft.Log) bool {
 		return l.Type == raft.LogConfiguration && onlyVoter(raft.DecodeConfiguration(l.Data).Servers)

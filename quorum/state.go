@@ -54,7 +54,8 @@ type savedSnapshot struct {
 
 // newState makes the state that was loaded the replicated one.
 func newState(e *engine, l *leadership, b *batcher, o *outbox, from loaded) *state {
-	s := &state{engine: e, leadership: l, batcher: b, outbox: o, full: make(chan struct{}, 1), changed: make(chan struct{}, 1),
+	s := &state{engine: e, leadership: l, batcher: b, outbox: o, full: make(chan struct{}, 1),
+		changed: make(chan struct{}, 1),
 		content: from.content}
 	s.replayedIndex.Store(from.appliedIndex)
 	s.clock.set(s.store.ClockMs())
@@ -187,7 +188,8 @@ func (s *state) ApplyBatch(logs []*raft.Log) []any {
 	// A deposed leader may still write the entries that its successor has committed.
 	if last := logs[len(logs)-1]; s.disk.Lacks(last.Index) {
 		if err := s.disk.Flushed(last.Index); err != nil {
-			s.poison(fmt.Errorf("quorum: %s: entry %d of term %d is to be applied, and is not on the disk: %w", s.cfg.Stores.LogName, last.Index, last.Term, err))
+			s.poison(fmt.Errorf("quorum: %s: entry %d of term %d is to be applied, and is not on the disk: %w",
+				s.cfg.Stores.LogName, last.Index, last.Term, err))
 			return make([]any, len(logs))
 		}
 	}
@@ -236,7 +238,8 @@ func (s *state) observe(l *raft.Log, entry *znode.Entry, start time.Time) {
 	m, took := &s.measures, now.Sub(start)
 	m.Apply.Observe(int64(took))
 	if took >= slowApply {
-		s.trouble.Warn("apply", "an entry took long to apply, and what follows it waited: this machine is overloaded, or sessions "+
+		s.trouble.Warn("apply", "an entry took long to apply, and what follows it waited: this machine is "+
+			"overloaded, or sessions "+
 			"with many ephemeral nodes or nodes with many watches have ended (mntr: watch_count, ephemerals_count)",
 			"took", took.Round(time.Millisecond), "limit", slowApply, "commands", len(entry.Commands), "index", l.Index)
 	}
@@ -329,7 +332,8 @@ func (s *state) Restore(rc io.ReadCloser) error {
 		return fmt.Errorf("quorum: restore snapshot from the leader: %w", err)
 	}
 	if of, own := state.Cluster(), s.roster.Cluster(); of != 0 && of != own {
-		err := fmt.Errorf("%w: a snapshot of cluster %v was sent to this member of cluster %v", errOtherCluster, of, own)
+		err := fmt.Errorf("%w: a snapshot of cluster %v was sent to this member of cluster %v", errOtherCluster, of,
+			own)
 		s.poison(err)
 		return err
 	}

@@ -109,7 +109,8 @@ type stops struct {
 type stopWaiter struct{ since, last time.Time }
 
 func newStops(e *engine, l *leadership, c *catchUp) *stops {
-	return &stops{engine: e, leadership: l, catchUp: c, stream: leaderStream{engine: e, leadership: l, kind: peer.StreamStop, maxFrame: maxStopFrame},
+	return &stops{engine: e, leadership: l, catchUp: c,
+		stream:   leaderStream{engine: e, leadership: l, kind: peer.StreamStop, maxFrame: maxStopFrame},
 		turn:     make(chan struct{}, 1),
 		reserved: map[MemberID]time.Time{}, granted: map[MemberID]time.Time{},
 		waiting: map[MemberID]stopWaiter{}, toldOf: map[MemberID]time.Time{}}
@@ -373,7 +374,8 @@ func (s *stops) decide(round *stopRound, wish StopWish, now time.Time, grace tim
 	switch {
 	case a.May:
 	case round.voters-1 < need:
-		a.Hopeless, why = true, append(why, fmt.Sprintf("a cluster of %d voters serves nobody without it", round.voters))
+		a.Hopeless, why = true, append(why, fmt.Sprintf("a cluster of %d voters serves nobody without it",
+			round.voters))
 	case staying == 0:
 		a.Hopeless, why = true, append(why, whyAllStop)
 	case able >= need && wish != StopLook:

@@ -34,7 +34,8 @@ type Prove func(occasion []byte) (proof string)
 // transferOccasion is the subject of a proof: a member's request to a leader in its term, which
 // ends when the leadership has been transferred.
 func transferOccasion(cluster peer.ClusterID, term uint64, leader, from MemberID, request []byte) []byte {
-	return fmt.Appendf(nil, "lockkeeper transfer\ncluster %v\nterm %d\nleader %d\nfrom %d\nto %x", cluster, term, leader, from, request)
+	return fmt.Appendf(nil, "lockkeeper transfer\ncluster %v\nterm %d\nleader %d\nfrom %d\nto %x", cluster, term,
+		leader, from, request)
 }
 
 // TransferLeadership is Replica.TransferLeadership.
@@ -75,7 +76,8 @@ func (l *leadership) requestTransfer(ctx context.Context, leader, to MemberID, p
 	}
 	proof := ""
 	if prove != nil {
-		proof = prove(transferOccasion(l.roster.Cluster(), l.raft.CurrentTerm(), leader, l.cfg.ID, transferRequest(to, "")))
+		proof = prove(transferOccasion(l.roster.Cluster(), l.raft.CurrentTerm(), leader, l.cfg.ID,
+			transferRequest(to, "")))
 	}
 	if len(proof) > maxProof {
 		return fmt.Errorf("a proof of %d bytes; %d are the most", len(proof), maxProof)
@@ -116,7 +118,8 @@ func (l *leadership) serveTransfer(from peer.Identity, c *peer.Stream) error {
 		return err
 	}
 	answer := []byte{0}
-	occasion := transferOccasion(l.roster.Cluster(), l.raft.CurrentTerm(), l.cfg.ID, from.Member, transferRequest(to, ""))
+	occasion := transferOccasion(l.roster.Cluster(), l.raft.CurrentTerm(), l.cfg.ID, from.Member,
+		transferRequest(to, ""))
 	if err = l.cfg.Listener.MayTransfer(proof, occasion); err == nil {
 		err = l.transferTo(to)
 	}
@@ -301,7 +304,8 @@ func (l *leadership) diskLoop(ctx context.Context) {
 		}
 		took := time.Since(w.Since)
 		if limit := l.cfg.SlowFsync; limit > 0 && took >= max(limit, l.cfg.heartbeatTimeout()) {
-			l.trouble.Warn("hang", "the disk of the log hangs: a write to it has not returned, and this member stores nothing "+
+			l.trouble.Warn("hang", "the disk of the log hangs: a write to it has not returned, and this member "+
+				"stores nothing "+
 				"until it does", "for", took.Round(time.Millisecond), "index", w.Last)
 		}
 		if took >= l.handOverWait() {
@@ -339,7 +343,8 @@ func (l *leadership) handOver(w *store.Write, last MemberID) MemberID {
 	l.measures.HandOvers.Add(1)
 	l.log.Warn("the disk of this leader hangs, and the other voters wait for it alone: handing the leadership over",
 		"to", to, "hangs", time.Since(w.Since).Round(time.Millisecond), "index", w.Last)
-	l.leaderMoves(fmt.Sprintf("a write to the log of this member did not return, and it handed the leadership to member %d", to))
+	l.leaderMoves(fmt.Sprintf("a write to the log of this member did not return, and it handed the leadership to "+
+		"member %d", to))
 	ctx, cancel := context.WithTimeout(epoch, l.peerTimeout())
 	defer cancel()
 	defer l.batcher.hold()()

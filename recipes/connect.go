@@ -294,7 +294,8 @@ func probePlain(open func() (net.Conn, error)) []byte {
 // plainAnswer is the error of a port that has answered a handshake, of TLS or of a client, in text,
 // by the beginning of the answer. otherwise is the error for another one.
 func plainAnswer(address string, err, otherwise error) error {
-	if record, ok := errors.AsType[tls.RecordHeaderError](err); ok && bytes.HasPrefix(record.RecordHeader[:], []byte("HTTP")) {
+	if record, ok := errors.AsType[tls.RecordHeaderError](err); ok &&
+		bytes.HasPrefix(record.RecordHeader[:], []byte("HTTP")) {
 		return fmt.Errorf("%s: %w", address, ErrHTTP)
 	}
 	return otherwise

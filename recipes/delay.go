@@ -164,7 +164,8 @@ func (d *delay) createNote() (done bool, err error) {
 		exists, _, err := d.node.link.conn.Exists(d.path)
 		return err == nil && !exists, err
 	}
-	return d.takeNote(&zk.CreateRequest{Path: d.path, Data: d.note().encode(), Acl: d.node.acl, Flags: zk.FlagPersistent})
+	return d.takeNote(&zk.CreateRequest{Path: d.path, Data: d.note().encode(), Acl: d.node.acl,
+		Flags: zk.FlagPersistent})
 }
 
 // takeNote makes a change that makes the note ours.
@@ -229,7 +230,8 @@ func (d *delay) remove(node string) error {
 	if fateOf(err) == fateRefused && len(results) > 0 && results[0].Error == nil {
 		// Somebody has deleted the note; or we may not, and the next one waits.
 		if !errors.Is(err, zk.ErrNoNode) {
-			d.node.link.log.Error("note of a lock delay cannot be deleted, the delay will apply", "path", d.path, "err", err)
+			d.node.link.log.Error("note of a lock delay cannot be deleted, the delay will apply", "path", d.path, "err",
+				err)
 		}
 		d.ours = false
 		return d.node.remove(node)

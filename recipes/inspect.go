@@ -170,7 +170,8 @@ func (s *Session) LockPaths(ctx context.Context, root string) ([]string, error) 
 				found = append(found, at)
 			}
 			parts[at+locknode.KazooLockSuffix] = true
-			if at != "/" && slices.Contains(names[i], locknode.CuratorLeases) && slices.Contains(names[i], locknode.CuratorLocks) {
+			if at != "/" && slices.Contains(names[i], locknode.CuratorLeases) &&
+				slices.Contains(names[i], locknode.CuratorLocks) {
 				parts[at+"/"+locknode.CuratorLeases], parts[at+"/"+locknode.CuratorLocks] = true, true
 			}
 			for _, name := range names[i] {
@@ -208,7 +209,8 @@ func (s *Session) Contentions(ctx context.Context, root string) ([]Contention, e
 		for n, path := range step {
 			wg.Go(func() {
 				found[n].Path = path
-				found[n].Contenders, errs[n] = ask(ctx, s.link, func() ([]Contender, error) { return inspector{s: s}.path(path) })
+				found[n].Contenders, errs[n] = ask(ctx, s.link,
+					func() ([]Contender, error) { return inspector{s: s}.path(path) })
 			})
 		}
 		wg.Wait()

@@ -418,7 +418,8 @@ func saslResponse(challenge, user, password, cnonce string) (response, proof str
 	ha1 := md5.Sum([]byte(saslEncode(user) + ":" + saslRealm + ":" + saslEncode(password)))
 	a1 := hexed(string(ha1[:]), nonce, cnonce)
 	digest := func(a2 string) string { return hexed(a1, nonce, count, cnonce, "auth", hexed(a2)) }
-	response = fmt.Sprintf(`charset=utf-8,username="%s",realm="%s",nonce="%s",nc=%s,cnonce="%s",digest-uri="%s",response=%s,qop=auth`,
+	response = fmt.Sprintf(`charset=utf-8,username="%s",realm="%s",nonce="%s",nc=%s,cnonce="%s",`+
+		`digest-uri="%s",response=%s,qop=auth`,
 		strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(user), saslRealm, nonce, count, cnonce, saslURI,
 		digest("AUTHENTICATE:"+saslURI))
 	return response, "rspauth=" + digest(":"+saslURI), nil

@@ -207,7 +207,8 @@ func (ws *watches) number() uint64 {
 
 // until looks whenever there is a change, until seen is true or returns an error, or the session of
 // l ends.
-func (ws *watches) until(ctx context.Context, l *lease, look func() (view, error), seen func(view) (bool, error)) error {
+func (ws *watches) until(ctx context.Context, l *lease, look func() (view, error),
+	seen func(view) (bool, error)) error {
 	for {
 		news := ws.link.news()
 		var v view

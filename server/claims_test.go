@@ -21,6 +21,7 @@ const _ = uint(quorum.MaxClaims - session.MaxClaims)
 //
 // Defends: C9.
 func TestUnknownSessionsStayOutOfTheLog(t *testing.T) {
+	t.Parallel()
 	members, _ := startCluster(t, "maxClientCnxns=0\n")
 	for _, s := range members {
 		awaitServing(t, s)
@@ -51,11 +52,15 @@ func TestUnknownSessionsStayOutOfTheLog(t *testing.T) {
 	}
 	await(t, "the logs to agree", func() bool { n := index(); return n[0] == n[1] && n[1] == n[2] })
 	zxid, last := zxids(), index()
+	attempts := 40
+	if testing.Short() {
+		attempts = 10
+	}
 	var clients sync.WaitGroup
 	for i, s := range members {
 		for worker := range 25 {
 			clients.Go(func() {
-				for n := range 40 {
+				for n := range attempts {
 					c := dialReal(t, s)
 					c.req.SessionID, c.req.Password = wire.SessionID(1<<60|i<<20|worker<<10|n), make([]byte, wire.PasswordLen)
 					c.connect(10 * time.Second)

@@ -47,7 +47,8 @@ type clientPort struct {
 }
 
 // newClientPort returns a port that accepts from its listeners between start and stopAccepting.
-func newClientPort(ports listeners, cfg *Config, tls *serverTLS, sessions *session.Manager, w *words.Words) *clientPort {
+func newClientPort(ports listeners, cfg *Config, tls *serverTLS, sessions *session.Manager,
+	w *words.Words) *clientPort {
 	files := planDescriptors(cfg).forClients()
 	silent := cfg.Client.MaxSilentCnxns
 	if files > 0 {
@@ -255,7 +256,8 @@ func (p *clientPort) connections() []ops.Connection {
 	slices.SortFunc(conns, func(a, b *conn) int { return cmp.Compare(a.number, b.number) })
 	list := make([]ops.Connection, len(conns))
 	for i, c := range conns {
-		list[i] = ops.Connection{Remote: c.remote, Secure: usesTLS(c.Conn), Accepted: c.accepted, Session: c.session.Load()}
+		list[i] = ops.Connection{Remote: c.remote, Secure: usesTLS(c.Conn), Accepted: c.accepted,
+			Session: c.session.Load()}
 	}
 	return list
 }

@@ -44,12 +44,16 @@ func (w *clockWatch) compare(passed, wallPassed time.Duration) {
 	late := max(passed-ops.ClockLook, 0)
 	w.pauses.Observe(int64(late))
 	if late >= clockPause {
-		w.log.Warn("pause", "this process did not run for a while: the machine is overloaded, swaps, or was suspended; "+
-			"a leader that does not run for longer than an election timeout is replaced", "late", late.Round(time.Millisecond))
+		w.log.Warn("pause", "this process did not run for a while: the machine is overloaded, swaps, or was "+
+			"suspended; "+
+			"a leader that does not run for longer than an election timeout is replaced", "late",
+			late.Round(time.Millisecond))
 	}
 	if jump := wallPassed - passed; jump.Abs() >= clockJump {
-		w.log.Warn("jump", "the wall clock was set, or the machine was suspended: sessions, leases and TTL nodes do not depend on it, "+
-			"the times that nodes show do; look at the time synchronization of this machine (chronyc tracking, timedatectl)",
+		w.log.Warn("jump", "the wall clock was set, or the machine was suspended: sessions, leases and TTL nodes do "+
+			"not depend on it, "+
+			"the times that nodes show do; look at the time synchronization of this machine (chronyc tracking, "+
+			"timedatectl)",
 			"by", jump.Round(time.Millisecond))
 	}
 }

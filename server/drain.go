@@ -55,11 +55,13 @@ func (s *Server) awaitLeave(ctx context.Context, wait time.Duration) {
 			s.log.Info("stopping without waiting for other members", "why", a.Why)
 			return
 		case waited >= wait || ctx.Err() != nil:
-			s.log.Warn("stopping although the other members cannot do without this one", "why", a.Why, "waited", waited.Round(time.Millisecond))
+			s.log.Warn("stopping although the other members cannot do without this one", "why", a.Why, "waited",
+				waited.Round(time.Millisecond))
 			return
 		case time.Since(noted) >= drainNote:
 			noted = time.Now()
-			s.log.Warn("told to stop: waiting until the other members can do without this one", "why", a.Why, "atMost", wait)
+			s.log.Warn("told to stop: waiting until the other members can do without this one", "why", a.Why, "atMost",
+				wait)
 		}
 		select {
 		case <-time.After(min(ops.StopPause, wait-waited)):

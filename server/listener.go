@@ -42,7 +42,8 @@ func (l listener) Failed(err error) { l.server.fail(err) }
 // Describe implements quorum.Listener.
 func (l listener) Describe() quorum.Report {
 	s := l.server
-	return quorum.Report{ClientAddr: s.ClientAddr().String(), PeerAuth: s.peerAuth.kind(), Details: s.member.reports.Own()}
+	return quorum.Report{ClientAddr: s.ClientAddr().String(), PeerAuth: s.peerAuth.kind(),
+		Details: s.member.reports.Own()}
 }
 
 // MayTransfer implements quorum.Listener.

@@ -53,7 +53,8 @@ func (m *member) Connections() []ops.Connection { return m.s.port.connections() 
 
 // Stoppable implements ops.Member.
 func (m *member) Stoppable(ctx context.Context, reserve bool) ops.Stoppable {
-	return m.stops.Ask(ctx, reserve, ops.Stoppable{Member: m.s.cfg.Cluster.ID, Sessions: m.s.sessions.Stats().Connections})
+	return m.stops.Ask(ctx, reserve, ops.Stoppable{Member: m.s.cfg.Cluster.ID,
+		Sessions: m.s.sessions.Stats().Connections})
 }
 
 // ResetStats implements ops.Member.
@@ -80,14 +81,17 @@ func (m *member) Standing() ops.Standing {
 func (m *member) Figures() *ops.Figures {
 	s := m.s
 	f := &ops.Figures{
-		Program: ops.Program{ID: s.cfg.Cluster.ID, Alone: s.cfg.Standalone(), Version: m.build.Version, Build: m.build.zooKeeperLine(),
+		Program: ops.Program{ID: s.cfg.Cluster.ID, Alone: s.cfg.Standalone(), Version: m.build.Version,
+			Build:  m.build.zooKeeperLine(),
 			Uptime: time.Since(m.started)},
 		Standing: m.Standing(),
-		ReplicaFigures: ops.ReplicaFigures{Replica: s.replica.Status(), Membership: m.membership(), OfLog: s.replica.Measures(),
+		ReplicaFigures: ops.ReplicaFigures{Replica: s.replica.Status(), Membership: m.membership(),
+			OfLog: s.replica.Measures(),
 			Peers: s.replica.PeerStats(), PeerAuth: s.peerAuth.kind(), PeerPort: s.peerAuth.metrics,
 			CommonVersion: s.replica.CommonVersion()},
-		ClientFigures: ops.ClientFigures{ClientAddr: s.ClientAddr().String(), Port: s.port.counts(), Connections: s.port.count(),
-			Work: s.sessions.Stats(), OfWork: s.sessions.Measures()},
+		ClientFigures: ops.ClientFigures{ClientAddr: s.ClientAddr().String(), Port: s.port.counts(),
+			Connections: s.port.count(),
+			Work:        s.sessions.Stats(), OfWork: s.sessions.Measures()},
 		IndexRefused: s.surfaces.console.IndexRefused(), LinesDropped: s.lines.Suppressed(),
 		LockStrangers: s.port.counters.lockStrangers.Load(),
 		DiskFullStops: s.cfg.Data.DiskFullStops, Failures: s.cfg.Data.DiskFullStops,

@@ -102,7 +102,8 @@ func differences(c *Config, now ops.Membership) (notices []zoocfg.Notice) {
 		agreed, ok := now.Member(m.ID)
 		switch {
 		case !ok:
-			note(m.Key(), "is no member of the cluster any more, or not yet: the members that have been agreed upon count "+
+			note(m.Key(), "is no member of the cluster any more, or not yet: the members that have been agreed "+
+				"upon count "+
 				"(/zookeeper/config), not those of the file%s", until)
 		case agreed.Observer != m.Observer:
 			note(m.Key(), "has another role in the cluster, %s: %s", counts, agreed)

@@ -48,8 +48,10 @@ func openPeerAuth(cfg *Config, peers net.Listener) (a peerAuth, err error) {
 	}
 	a.exposed = !a.auth.Proves() && !isLoopback(peers.Addr())
 	if a.exposed {
-		cfg.Logger.Warn("THE PEER PORT IS OPEN: whoever reaches it from another host can read all data, change it, and stop the cluster; "+
-			"set sslQuorum=true or peer.secretFile on all members (docs/security.md), or close the port with a firewall", "address", peers.Addr())
+		cfg.Logger.Warn("THE PEER PORT IS OPEN: whoever reaches it from another host can read all data, change it, "+
+			"and stop the cluster; "+
+			"set sslQuorum=true or peer.secretFile on all members (docs/security.md), or close the port with "+
+			"a firewall", "address", peers.Addr())
 	}
 	return a, nil
 }
@@ -80,15 +82,19 @@ func (a *peerAuth) metrics() (ms metrics.List) {
 	ms = append(ms, metrics.Gauge("peer_port_open",
 		"1 if other hosts reach the peer port and need not prove who they are, with TLS or a secret; 0 if not", open))
 	if a.secret != nil {
-		ms = append(ms, metrics.Counter("peer_secret_failures", "changes of peer.secretFile that could not be used", a.secret.Failures.Load()))
+		ms = append(ms, metrics.Counter("peer_secret_failures", "changes of peer.secretFile that could not be used",
+			a.secret.Failures.Load()))
 	}
 	if a.certs != nil {
 		k := a.certs.Keeper
 		ms = append(ms,
-			metrics.Gauge("peer_tls_certificate_seconds_left", "seconds until the certificate for other members expires",
+			metrics.Gauge("peer_tls_certificate_seconds_left", "seconds until the certificate for other "+
+				"members expires",
 				int64(time.Until(k.Expires()).Seconds())),
-			metrics.Counter("peer_tls_reloads", "times that changed certificates for other members were read", k.Reloads.Load()),
-			metrics.Counter("peer_tls_reload_failures", "times that changed certificates for other members could not be used",
+			metrics.Counter("peer_tls_reloads", "times that changed certificates for other members were read",
+				k.Reloads.Load()),
+			metrics.Counter("peer_tls_reload_failures", "times that changed certificates for other members could "+
+				"not be used",
 				k.ReloadFailures.Load()))
 	}
 	return ms

@@ -53,7 +53,8 @@ func warnOfOpenFiles(cfg *Config) {
 	}
 	for _, dir := range dirs {
 		if path, mode := openToOthers(dir); path != "" {
-			cfg.Logger.Warn("everybody on this machine can read or change files of a data directory: they have the data, and passwords of "+
+			cfg.Logger.Warn("everybody on this machine can read or change files of a data directory: they have the "+
+				"data, and passwords of "+
 				"sessions (chmod -R o-rwx)", "dir", dir, "found", path, "mode", mode)
 		}
 	}

@@ -90,7 +90,8 @@ func StartContext(ctx context.Context, cfg Config) (*Server, error) {
 	if errAside != nil {
 		return nil, errors.Join(err, errAside)
 	}
-	cfg.Logger.Error("this member sets its files aside and starts as one that has lost its disk: it gets the data from the others, and "+
+	cfg.Logger.Error("this member sets its files aside and starts as one that has lost its disk: it gets the data "+
+		"from the others, and "+
 		"its vote with them, while they are a majority", "member", cfg.Cluster.ID, "files", moved, "err", err)
 	return start(ctx, cfg)
 }
@@ -197,7 +198,8 @@ func (s *Server) open(ctx context.Context, original *slog.Logger, opened *[]func
 	s.watchers.Go(func() { s.clocks.loop(handshakes) })
 	s.auditMember("serverStart", session.AuditSuccess)
 	s.port.start(handshakes)
-	s.log.Info("member started", "clients", ports.clients.Addr(), "mode", s.startMode(), "version", s.member.build.zooKeeperLine())
+	s.log.Info("member started", "clients", ports.clients.Addr(), "mode", s.startMode(), "version",
+		s.member.build.zooKeeperLine())
 	return nil
 }
 
@@ -260,7 +262,8 @@ func (s *Server) sessionConfig() session.Config {
 			KeyScheme:       s.cfg.Auth.KeyScheme,
 			RequiredSchemes: s.cfg.Auth.RequiredSchemes,
 		},
-		Reap:   session.Reap{Interval: s.cfg.Reap.Interval, PerMinute: s.cfg.Reap.PerMinute, NeverUsed: s.cfg.Reap.NeverUsed},
+		Reap: session.Reap{Interval: s.cfg.Reap.Interval, PerMinute: s.cfg.Reap.PerMinute,
+			NeverUsed: s.cfg.Reap.NeverUsed},
 		Limits: limitsOf(&s.cfg, s.members.voters()),
 		Logger: s.log,
 		Now:    s.cfg.Machine.Now,
@@ -333,7 +336,8 @@ func limitsOf(cfg *Config, voters int) session.Limits {
 func (s *Server) quorumConfig(stores store.Stores, peers net.Listener) quorum.Config {
 	machine, cluster, auth := &s.cfg.Machine, &s.cfg.Cluster, &s.cfg.Auth
 	c := quorum.Config{
-		SnapshotConfig: quorum.SnapshotConfig{SnapshotCommands: s.cfg.Data.SnapCount, TrailingEntries: machine.TrailingEntries},
+		SnapshotConfig: quorum.SnapshotConfig{SnapshotCommands: s.cfg.Data.SnapCount,
+			TrailingEntries: machine.TrailingEntries},
 		DiskConfig: quorum.DiskConfig{KeepDisks: s.cfg.Data.KeepDisks,
 			Lost: machine.Lost || machine.Stores == nil && datadir.HasAside(&s.cfg)},
 		Seams: quorum.Seams{Now: machine.Now, Clock: machine.Clock, Yield: machine.Yield,
@@ -345,7 +349,8 @@ func (s *Server) quorumConfig(stores store.Stores, peers net.Listener) quorum.Co
 		ConfigText: s.cfg.ConfigText(),
 		Stores:     stores,
 		Listener: listener{s.sessions, s,
-			&foreignLocks{log: s.log, client: s.sessions.ClientAddr, now: s.clocks.now, met: &s.port.counters.lockStrangers}},
+			&foreignLocks{log: s.log, client: s.sessions.ClientAddr, now: s.clocks.now,
+				met: &s.port.counters.lockStrangers}},
 		Logger: s.log,
 		Peers: peer.Config{Listen: s.opener.listenPeers(peers), Dial: machine.Dial, AnyAddr: cluster.AnyPeerAddr,
 			MaxConns: cluster.MaxPeerCnxns, FrameBytes: int64(cluster.FrameBytes), Auth: s.peerAuth.auth},
@@ -430,7 +435,8 @@ func (s *Server) fail(err error) {
 			s.log.Error("no file descriptor left for the log: this member closes its client connections "+
 				"and stops until there is one", "err", err)
 		} else if errors.Is(err, datadir.ErrDiskFull) {
-			s.log.Error("disk full: this member closes its client connections and stops until there is room", "err", err)
+			s.log.Error("disk full: this member closes its client connections and stops until there is room", "err",
+				err)
 		} else {
 			s.log.Error("this member cannot go on", "err", err)
 		}

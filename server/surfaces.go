@@ -43,7 +43,8 @@ func (s *surfaces) serve(ports listeners, tls *serverTLS, stopping <-chan struct
 		commands := admin.New(s.shared)
 		commands.Register(mux)
 		s.console.Register(mux)
-		s.http = s.shared.Door.Open("HTTP port", tls.httpListener(ports.http, cfg.HTTP.TLS), mux, cfg.HTTP.Login, commands.IsRestore)
+		s.http = s.shared.Door.Open("HTTP port", tls.httpListener(ports.http, cfg.HTTP.TLS), mux, cfg.HTTP.Login,
+			commands.IsRestore)
 		s.http.Start()
 	}
 	if ports.metrics != nil {
@@ -52,7 +53,8 @@ func (s *surfaces) serve(ports listeners, tls *serverTLS, stopping <-chan struct
 			mode = zoocfg.TLSOnly
 		}
 		mux.Handle("GET /metrics", metrics.NewHandler(s.prometheusMetrics, !cfg.Metrics.NoProcess))
-		s.metrics = s.shared.Door.Open("port for metrics", tls.httpListener(ports.metrics, mode), mux, cfg.Metrics.Login, nil)
+		s.metrics = s.shared.Door.Open("port for metrics", tls.httpListener(ports.metrics, mode), mux,
+			cfg.Metrics.Login, nil)
 		s.metrics.Start()
 	}
 }

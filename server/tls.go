@@ -40,14 +40,16 @@ func (t *serverTLS) stop() {
 func (t *serverTLS) metrics() metrics.List {
 	return metrics.List{
 		metrics.Gauge("outstanding_tls_handshake", "clients that are in their TLS handshake", t.Shaking()),
-		metrics.Counter("tls_handshake_exceeded", "clients closed in their TLS handshake because too many newer ones were in theirs "+
+		metrics.Counter("tls_handshake_exceeded", "clients closed in their TLS handshake because too many newer ones "+
+			"were in theirs "+
 			"(netty.server.outstandingHandshake.limit)", t.Exceeded.Load()),
 		metrics.Counter("tls_handshakes", "TLS handshakes that succeeded", t.Handshakes.Load()),
 		metrics.Counter("tls_handshakes_failed", "TLS handshakes that failed", t.Failed.Load()),
 		metrics.Gauge("tls_certificate_seconds_left", "seconds until the certificate of this server expires",
 			int64(time.Until(t.Keeper.Expires()).Seconds())),
 		metrics.Counter("tls_reloads", "times that changed certificates were read", t.Keeper.Reloads.Load()),
-		metrics.Counter("tls_reload_failures", "times that changed certificates could not be used", t.Keeper.ReloadFailures.Load()),
+		metrics.Counter("tls_reload_failures", "times that changed certificates could not be used",
+			t.Keeper.ReloadFailures.Load()),
 	}
 }
 

@@ -112,7 +112,8 @@ func (a *auditTrail) applied(store *znode.Store, c *znode.Command, res *znode.Re
 // sender returns a record with the state's knowledge of the session of a command.
 func (a *auditTrail) sender(store *znode.Store, c *znode.Command) AuditRecord {
 	info, _ := store.Sessions().Get(c.Session)
-	users, schemes := AuditUsers(append(slices.Clip(a.auth.ownIdentities(info.Identities)), znode.Identity{Scheme: "ip", ID: info.Addr}))
+	users, schemes := AuditUsers(append(slices.Clip(a.auth.ownIdentities(info.Identities)),
+		znode.Identity{Scheme: "ip", ID: info.Addr}))
 	return AuditRecord{Session: c.Session, Users: users, Schemes: schemes, Addr: info.Addr}
 }
 

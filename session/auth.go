@@ -157,7 +157,8 @@ func (l *login) lacksRequired(op wire.Op) bool {
 func (l *login) provedEnough() bool {
 	required := l.m.cfg.Auth.RequiredSchemes
 	return required == nil ||
-		slices.ContainsFunc(*l.c.ids.Load(), func(id znode.Identity) bool { return slices.Contains(required, id.Scheme) })
+		slices.ContainsFunc(*l.c.ids.Load(),
+			func(id znode.Identity) bool { return slices.Contains(required, id.Scheme) })
 }
 
 // nameCreator replaces the scheme auth in the ACLs of a request by the identities of its user. A
@@ -198,6 +199,7 @@ func (p *pending) nameCreator(auth *Auth, record wire.Record) {
 // not make room for themselves.
 func (m *member) superLoginRefused(session wire.SessionID, addr, scheme string) {
 	m.stats.inc(&m.stats.SuperLoginsRefused)
-	m.refusals.Warn("super login "+addr, "login as super user refused: wrong password", "client", addr, "scheme", scheme)
+	m.refusals.Warn("super login "+addr, "login as super user refused: wrong password", "client", addr, "scheme",
+		scheme)
 	m.audit.superLogin(session, addr)
 }

@@ -70,7 +70,8 @@ func (x *executor) measure(store *znode.Store, p *pending) (bytes int, code wire
 	bytes, fits := x.answerSize(store, p)
 	if !fits {
 		x.m.stats.inc(&x.m.stats.TooLong)
-		x.m.log.Debug("request refused: its answer would be too long", "session", x.c.id, "client", x.c.addr, "op", p.req.Op)
+		x.m.log.Debug("request refused: its answer would be too long", "session", x.c.id, "client", x.c.addr, "op",
+			p.req.Op)
 		return 0, wire.CodeBadArguments
 	}
 	return bytes, wire.CodeOK

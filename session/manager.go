@@ -110,7 +110,8 @@ func (m *Manager) Sync(ctx context.Context) error { return m.syncs.sync(ctx) }
 // has been changed. When ctx ends before the last step has been proposed, the restore is given up;
 // afterwards Restore returns when the outcome is known. Errors: ErrRestoreBusy, ErrRestoreRefused,
 // ErrRestoreUnknown, or the errors of admit, sc and ctx.
-func (m *Manager) Restore(ctx context.Context, sc *znode.SnapshotScanner, admit func(znode.Size) error) (wire.Zxid, error) {
+func (m *Manager) Restore(ctx context.Context, sc *znode.SnapshotScanner,
+	admit func(znode.Size) error) (wire.Zxid, error) {
 	return m.restores.restore(ctx, sc, admit)
 }
 
@@ -146,7 +147,8 @@ func (m *Manager) Applied(store *znode.Store, c *znode.Command, res *znode.Resul
 		m.arriving.applied(store, c, &b.Connection, res)
 	case *znode.RestoreStep:
 		if m.restores.stepApplied(c, res); res.Restored {
-			m.log.Warn("the state has been replaced by a snapshot, as a super user has requested; all sessions have ended",
+			m.log.Warn("the state has been replaced by a snapshot, as a super user has requested; all sessions "+
+				"have ended",
 				"zxid", res.Zxid, "nodes", store.Counts().Nodes)
 			m.Restored(store)
 			m.tracker.restart(store)
@@ -211,7 +213,8 @@ func (m *Manager) Granted(id wire.SessionID) {
 // connection ends; the session does not.
 func (m *Manager) Undeliverable(k znode.Key) {
 	m.stats.inc(&m.stats.Undeliverable)
-	m.restores.fail(k.Session, errors.New("session: restore: the leader refused a step: are all members of this version?"))
+	m.restores.fail(k.Session, errors.New("session: restore: the leader refused a step: are all members of "+
+		"this version?"))
 	if s := m.connected.get(k.Session); s != nil && k.Kind == znode.KindRequest && s.generation == k.Generation {
 		s.end("a request could not be delivered to the leader")
 	}
@@ -352,11 +355,14 @@ func (m *Manager) leaseLoop(ctx context.Context) {
 // leaseTrouble warns of clients that are cut off because the leader does not confirm their leases.
 func (m *Manager) leaseTrouble(ended, withheld int) {
 	if withheld > 0 {
-		m.refusals.Warn("leases withheld", "clients get no answers: the leader has not confirmed their leases within a third of "+
-			"their timeouts; look at the network to the leader, and at the load of the leader and of this member", "clients", withheld)
+		m.refusals.Warn("leases withheld", "clients get no answers: the leader has not confirmed their leases within "+
+			"a third of "+
+			"their timeouts; look at the network to the leader, and at the load of the leader and of this member",
+			"clients", withheld)
 	}
 	if ended > 0 {
-		m.refusals.Warn("leases lost", "connections closed: their clients sent something, and the leader did not confirm their leases; "+
+		m.refusals.Warn("leases lost", "connections closed: their clients sent something, and the leader did not "+
+			"confirm their leases; "+
 			"clients go to other members and keep their sessions if they reach one in time", "connections", ended)
 	}
 }

@@ -129,7 +129,8 @@ func (o *operator) call(ctx context.Context, xid wire.Xid, op wire.Op, body wire
 // DeleteNode deletes a node for an operator at addr, with the rights of the super user. Errors: a
 // wire.Code if it was refused; any other error leaves open whether it was done.
 func (m *Manager) DeleteNode(ctx context.Context, addr netip.Addr, path string) (wire.Zxid, error) {
-	req := &wire.ConnectRequest{TimeoutMs: int32(operatorTimeout.Milliseconds()), Password: make([]byte, wire.PasswordLen)}
+	req := &wire.ConnectRequest{TimeoutMs: int32(operatorTimeout.Milliseconds()),
+		Password: make([]byte, wire.PasswordLen)}
 	return m.operate(ctx, req, addr, wire.OpDelete, wire.DeleteRequest{Path: path, Version: -1})
 }
 

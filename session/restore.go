@@ -108,7 +108,8 @@ func (r *restores) await(ctx context.Context, ready func() bool) error {
 var errRestoreStuck = errors.New("session: restore: no step was applied for a while: is there a leader?")
 
 // restore is Manager.Restore.
-func (r *restores) restore(ctx context.Context, sc *znode.SnapshotScanner, admit func(znode.Size) error) (wire.Zxid, error) {
+func (r *restores) restore(ctx context.Context, sc *znode.SnapshotScanner,
+	admit func(znode.Size) error) (wire.Zxid, error) {
 	if !r.busy.TryLock() {
 		return 0, ErrRestoreBusy
 	}
@@ -145,7 +146,8 @@ func (r *restores) restore(ctx context.Context, sc *znode.SnapshotScanner, admit
 
 func (r *restores) open(ctx context.Context, id wire.SessionID) error {
 	c := znode.Connection{TimeoutMs: int32(restoreTimeout.Milliseconds()), Password: newPassword(), Addr: "0.0.0.0"}
-	err := r.m.replica.Propose(ctx, &znode.Command{Session: id, Seq: r.m.nonce(), Body: &znode.CreateSession{Connection: c}})
+	err := r.m.replica.Propose(ctx, &znode.Command{Session: id, Seq: r.m.nonce(),
+		Body: &znode.CreateSession{Connection: c}})
 	if err != nil {
 		return err
 	}

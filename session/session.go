@@ -60,7 +60,8 @@ type submitter struct {
 // errNullToken says that a client began SASL without a token. ZooKeeper closes the connection.
 var errNullToken = errors.New("session: null SASL token")
 
-func newSession(m *member, connected *connected, id wire.SessionID, generation uint64, addr netip.Addr, timeout time.Duration, since int64) *Session {
+func newSession(m *member, connected *connected, id wire.SessionID, generation uint64, addr netip.Addr,
+	timeout time.Duration, since int64) *Session {
 	s := &Session{m: m, connected: connected}
 	s.dequeued.L, s.gate = &s.mu, m.gate
 	c := &s.connection
@@ -370,7 +371,8 @@ func (s *Session) submitWrite(p *pending) error {
 		s.proposedIDs = len(p.ids)
 		request.Identities = p.ids[1:]
 	}
-	return s.m.replica.Propose(s.m.ctx, &znode.Command{Session: s.id, Generation: s.generation, Seq: p.seq, Body: request})
+	return s.m.replica.Propose(s.m.ctx, &znode.Command{Session: s.id, Generation: s.generation, Seq: p.seq,
+		Body: request})
 }
 
 // waitForQueue waits until the session's own limits allow one more request.

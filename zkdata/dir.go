@@ -157,18 +157,21 @@ func Load(f *Files, o Options) (*State, *Report, error) {
 		}
 	}
 	if damaged != nil && s.Zxid < damaged.zxid {
-		return nil, r, fmt.Errorf("%w; the logs do not lead from the snapshot before it to it, but to zxid %v only", damaged.err, s.Zxid)
+		return nil, r, fmt.Errorf("%w; the logs do not lead from the snapshot before it to it, but to zxid %v only",
+			damaged.err, s.Zxid)
 	}
 	for path, n := range s.Nodes() {
 		if n.ACL == nil {
-			return nil, r, &DamageError{File: r.Snapshot.Path, Reason: fmt.Sprintf("node %q has an ACL that is not there", path)}
+			return nil, r, &DamageError{File: r.Snapshot.Path,
+				Reason: fmt.Sprintf("node %q has an ACL that is not there", path)}
 		}
 	}
 	if marked := s.markedTTL(); len(marked) > 0 && !o.Extended && !o.NoTTL {
 		return nil, r, fmt.Errorf("zkdata: %w: %d of them, %q for one", ErrTTL, len(marked), marked[0])
 	}
 	if dead := s.RemoveExpiredSessions(o.Extended); len(dead) > 0 {
-		r.notice("%d ephemeral nodes belong to sessions that have ended, and are left out, %q among them", len(dead), dead[0])
+		r.notice("%d ephemeral nodes belong to sessions that have ended, and are left out, %q among them", len(dead),
+			dead[0])
 	}
 	return s, r, nil
 }
@@ -304,10 +307,12 @@ func (l *loader) log(file File, s *State, after wire.Zxid) error {
 		}
 		if t.Zxid < s.Zxid && !backwards {
 			backwards = true
-			l.report.notice("%s: the transaction with zxid %v follows %v; it is applied, as ZooKeeper does", file.Path, t.Zxid, s.Zxid)
+			l.report.notice("%s: the transaction with zxid %v follows %v; it is applied, as ZooKeeper does", file.Path,
+				t.Zxid, s.Zxid)
 		}
 		if t.Op == wire.OpCheck {
-			l.report.notice("%s: zxid %v is a check of its own, which a faulty release wrote; it has no effect", file.Path, t.Zxid)
+			l.report.notice("%s: zxid %v is a check of its own, which a faulty release wrote; it has no effect",
+				file.Path, t.Zxid)
 		}
 		s.Apply(t)
 		l.report.Txns++
@@ -320,7 +325,8 @@ func (l *loader) log(file File, s *State, after wire.Zxid) error {
 	case tornHeader:
 		l.report.notice("%s: %s; nothing is missing for it, though ZooKeeper itself would not start", file.Path, torn)
 	default:
-		l.report.notice("%s: %s, and nothing follows it; a crash leaves that of a transaction that was not acknowledged, and it is left "+
+		l.report.notice("%s: %s, and nothing follows it; a crash leaves that of a transaction that was not "+
+			"acknowledged, and it is left "+
 			"out, as ZooKeeper does. After a clean stop it is damage", file.Path, torn)
 	}
 	return nil

@@ -158,7 +158,8 @@ func (sr *snapshotReader) stopped(err error) {
 	case sr.err != nil:
 	case err == io.EOF || errors.Is(err, io.ErrUnexpectedEOF):
 		sr.fail("it ends too early")
-	case errors.Is(err, errCompressed), errors.Is(err, gzip.ErrChecksum), errors.Is(err, gzip.ErrHeader), isFlateError(err):
+	case errors.Is(err, errCompressed), errors.Is(err, gzip.ErrChecksum), errors.Is(err, gzip.ErrHeader),
+		isFlateError(err):
 		sr.fail("%v", err)
 	default:
 		sr.err = fmt.Errorf("zkdata: read %s: %w", sr.name, err)
@@ -327,7 +328,8 @@ func (sr *snapshotReader) rest() {
 		return
 	}
 	sr.r = bufio.NewReader(bytes.NewReader(tail))
-	parts := map[int][]int{0: nil, digestLen + sealLen: {digestLen}, zxidLen + sealLen: {zxidLen}, longest: {digestLen, zxidLen}}
+	parts := map[int][]int{0: nil, digestLen + sealLen: {digestLen}, zxidLen + sealLen: {zxidLen},
+		longest: {digestLen, zxidLen}}
 	lengths, ok := parts[len(tail)]
 	if !ok {
 		sr.fail("%d bytes follow the checksum", len(tail))

@@ -76,10 +76,12 @@ func NewLogReader(r io.Reader, name string) (*LogReader, error) {
 	case err != nil:
 		return nil, fmt.Errorf("zkdata: read %s: %w", name, err)
 	case binary.BigEndian.Uint32(head[:]) != logMagic:
-		return nil, &DamageError{File: name, Reason: "this is no transaction log of ZooKeeper: it does not begin with ZKLG"}
+		return nil, &DamageError{File: name, Reason: "this is no transaction log of ZooKeeper: it does not begin " +
+			"with ZKLG"}
 	case binary.BigEndian.Uint32(head[4:]) != logVersion:
 		return nil, &DamageError{File: name, Offset: 4,
-			Reason: fmt.Sprintf("version %d of the log, version %d is known", binary.BigEndian.Uint32(head[4:]), logVersion)}
+			Reason: fmt.Sprintf("version %d of the log, version %d is known", binary.BigEndian.Uint32(head[4:]),
+				logVersion)}
 	}
 	l.offset = logHeaderLen
 	return l, nil
@@ -161,7 +163,8 @@ func (l *LogReader) cut(length int32, why string) error {
 	b := l.buf.Bytes()
 	for at := 1; at < len(b); at++ {
 		if wholeRecord(b[at:]) > 0 {
-			return l.damage(fmt.Sprintf("a record of %d bytes %s, and another record begins %d bytes behind its start: that one may have been "+
+			return l.damage(fmt.Sprintf("a record of %d bytes %s, and another record begins %d bytes behind its "+
+				"start: that one may have been "+
 				"acknowledged, and ZooKeeper forgets it", length, why, at+recordHead))
 		}
 	}

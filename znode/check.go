@@ -109,7 +109,8 @@ func (t *tree) checkChildren() error {
 				break
 			}
 			if cn.kind == kindFree || cl.parent != i || parentOf(cn.path) != n.path || t.link(cl.next).prev != c {
-				return fmt.Errorf("node %q has the child %q, whose parent is at %d, not %d", n.path, cn.path, cl.parent, i)
+				return fmt.Errorf("node %q has the child %q, whose parent is at %d, not %d", n.path, cn.path, cl.parent,
+					i)
 			}
 		}
 		if count != l.children || nameBytes != l.nameBytes {

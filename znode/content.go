@@ -103,7 +103,8 @@ func (s *Store) AllNodes() iter.Seq[Node] {
 	return func(yield func(Node) bool) {
 		for _, n := range s.state.tree.allNodes() {
 			out := Node{
-				Path: n.path, Data: n.data, ACL: slices.Clip(n.acl.entries), Czxid: n.czxid, Mzxid: n.mzxid, Pzxid: n.pzxid,
+				Path: n.path, Data: n.data, ACL: slices.Clip(n.acl.entries), Czxid: n.czxid, Mzxid: n.mzxid,
+				Pzxid:   n.pzxid,
 				CtimeMs: n.ctimeMs, MtimeMs: n.mtimeMs, Version: n.version, Creates: n.creates, Aversion: n.aversion,
 				Container: n.kind == kindContainer,
 			}

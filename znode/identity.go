@@ -34,7 +34,8 @@ func IsSuper(ids []Identity) bool {
 // authenticated reports whether an identity of this scheme is one that the scheme "auth" in an ACL
 // is replaced by: one that takes a proof to have.
 func authenticated(scheme string, flags Flags) bool {
-	return scheme == schemeDigest || scheme == schemeX509 || scheme == schemeSASL || scheme == schemeKey && flags&KeyScheme != 0
+	return scheme == schemeDigest || scheme == schemeX509 || scheme == schemeSASL || scheme == schemeKey &&
+		flags&KeyScheme != 0
 }
 
 // loaded reports whether there is a provider for the scheme, so that an ACL may have it. The
@@ -154,9 +155,11 @@ func validPrincipal(name string) bool {
 // x500Keywords are the attribute types that Java knows by name
 // (javax.security.auth.x500.X500Principal). Others have to be given by number.
 var x500Keywords = map[string]bool{
-	"CN": true, "C": true, "L": true, "S": true, "ST": true, "O": true, "OU": true, "T": true, "IP": true, "STREET": true,
-	"DC": true, "DNQUALIFIER": true, "DNQ": true, "SURNAME": true, "GIVENNAME": true, "INITIALS": true, "GENERATION": true,
-	"EMAIL": true, "EMAILADDRESS": true, "UID": true, "SERIALNUMBER": true,
+	"CN": true, "C": true, "L": true, "S": true, "ST": true, "O": true, "OU": true, "T": true, "IP": true,
+	"STREET": true,
+	"DC":     true, "DNQUALIFIER": true, "DNQ": true, "SURNAME": true, "GIVENNAME": true, "INITIALS": true,
+	"GENERATION": true,
+	"EMAIL":      true, "EMAILADDRESS": true, "UID": true, "SERIALNUMBER": true,
 }
 
 // validX500Name reports whether a text is a distinguished name (RFC 2253, and RFC 1779 with quotes

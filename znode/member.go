@@ -101,7 +101,8 @@ func ConfigText(ms []Member, version wire.Zxid) string {
 var errSpec = errors.New("must be host:peerPort:electionPort[:participant|observer][;[address:]clientPort]")
 
 // errSecurePart says that a line names a port for TLS, as ZooKeeper has it from 3.10 on.
-var errSecurePart = errors.New("a port for TLS after a second ';' is not supported: set secureClientPort in the zoo.cfg of the member, " +
+var errSecurePart = errors.New("a port for TLS after a second ';' is not supported: set secureClientPort in the " +
+	"zoo.cfg of the member, " +
 	"and leave the part out")
 
 // numberError says that a text should be a number: ZooKeeper has another code for that.

@@ -50,7 +50,8 @@ func New() *Store {
 	st := empty()
 	add := func(path string, acl []wire.ACL, aversion int32) {
 		t := st.tree
-		i := t.place(node{path: path, data: []byte{}, acl: t.acls.intern(acl), aversion: aversion, kind: kindPersistent})
+		i := t.place(node{path: path, data: []byte{}, acl: t.acls.intern(acl), aversion: aversion,
+			kind: kindPersistent})
 		if path != rootPath {
 			t.attach(i, t.paths[parentOf(path)])
 		}

@@ -26,8 +26,8 @@ type benchCommand struct {
 	json                 bool
 }
 
-func (c *benchCommand) flags(fs *flag.FlagSet) {
-	fs.StringVar(&c.servers, "servers", usualServers(),
+func (c *benchCommand) flags(fs *flag.FlagSet, e env) {
+	fs.StringVar(&c.servers, "servers", e.usualServers(),
 		"`host:port,...` the servers; the clients spread over them (default $LOCKKEEPER_SERVERS, or 127.0.0.1:2181)")
 	fs.StringVar(&c.Workload, "workload", "write", "`w` which (default write)")
 	fs.IntVar(&c.Clients, "clients", 0, "`n` connections that work side by side (default: the workload's own number)")
@@ -41,11 +41,12 @@ func (c *benchCommand) flags(fs *flag.FlagSet) {
 	fs.IntVar(&c.Rounds, "rounds", 0, "`n` number of rounds; herd, boot")
 	durationVar(fs, &c.Session, "session", 0, "`d` session timeout (default 30s)")
 	fs.StringVar(&c.pids, "pids", "",
-		"`n,...` the servers' processes, in the order of -servers; by default they are looked for by their ports (Linux)")
+		"`n,...` the servers' processes, in the order of -servers; by default they are looked for by their "+
+			"ports (Linux)")
 	fs.StringVar(&c.start, "start", "",
 		"`'command'` starts the first server, in the foreground; boot, and znodes to measure "+
 			"a restart (which kills the server with SIGKILL first)")
-	c.tls.flags(fs)
+	c.tls.flags(fs, e)
 	fs.BoolVar(&c.json, "json", false, "the result as one JSON object")
 }
 

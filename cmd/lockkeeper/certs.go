@@ -35,7 +35,7 @@ type certsCommand struct {
 
 const day = 24 * time.Hour
 
-func (c *certsCommand) flags(fs *flag.FlagSet) {
+func (c *certsCommand) flags(fs *flag.FlagSet, _ env) {
 	fs.StringVar(&c.hosts, "host", "", "`host,...` init, member: names and addresses at which clients and "+
 		"members reach the member, beside the ones in its server line")
 	fs.IntVar(&c.days, "days", int(certs.DefaultValidity/day), "`n` how long new certificates are valid, in "+
@@ -66,12 +66,14 @@ func (c *certsCommand) run(e env, args []string) error {
 	if err != nil {
 		return err
 	}
-	c.e, c.dir = e, certs.Dir{Path: path, Validity: time.Duration(c.days) * day, AuthorityValidity: time.Duration(c.lifetime) * day}
+	c.e, c.dir = e, certs.Dir{Path: path, Validity: time.Duration(c.days) * day,
+		AuthorityValidity: time.Duration(c.lifetime) * day}
 	what, rest := args[0], args[2:]
 	if c.hosts != "" && what != "init" && what != "member" {
 		return wrongUsage("-host is for init and member")
 	}
-	if most, ok := map[string]int{"init": 1, "member": 1, "rotate": 0, "retire": 0, "list": 0}[what]; ok && len(rest) > most {
+	if most, ok := map[string]int{"init": 1, "member": 1, "rotate": 0, "retire": 0, "list": 0}[what]; ok &&
+		len(rest) > most {
 		return wrongUsage("%s takes %d arguments after the directory, not %d", what, most, len(rest))
 	}
 	if err := c.act(what, rest); err != nil {
@@ -110,7 +112,8 @@ func (c *certsCommand) act(what string, rest []string) error {
 }
 
 func (c *certsCommand) authorityName() string {
-	return cmp.Or(c.name, fmt.Sprintf("lockkeeper %s %06x", time.Now().UTC().Format(time.DateOnly), rand.Uint32N(1<<24)))
+	return cmp.Or(c.name, fmt.Sprintf("lockkeeper %s %06x", time.Now().UTC().Format(time.DateOnly),
+		rand.Uint32N(1<<24)))
 }
 
 func (c *certsCommand) init(args []string) error {
@@ -188,7 +191,8 @@ func (c *certsCommand) requests(args []string, more bool) (requests []certs.Requ
 func hostsOf(m server.Member) (hosts []string) {
 	client, _, _ := net.SplitHostPort(m.ClientAddr)
 	for _, host := range []string{m.Host, client} {
-		if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() || slices.Contains(hosts, host) {
+		if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() ||
+			slices.Contains(hosts, host) {
 			continue
 		}
 		hosts = append(hosts, host)
@@ -282,7 +286,8 @@ func (c *certsCommand) clients(names []string) error {
 			"# kazoo:\nuse_ssl=True, ca=%q, certfile=%q, keyfile=%q\n"+
 			"# Java (zkCli, Curator), with Netty in the class path:\n"+
 			"-Dzookeeper.client.secure=true -Dzookeeper.clientCnxnSocket=org.apache.zookeeper.ClientCnxnSocketNetty "+
-			"-Dzookeeper.ssl.keyStore.location=%s -Dzookeeper.ssl.trustStore.location=%s\n", h.Name, ca, pair, ca, pair, pair, pair, ca)
+			"-Dzookeeper.ssl.keyStore.location=%s -Dzookeeper.ssl.trustStore.location=%s\n", h.Name, ca, pair, ca, pair,
+			pair, pair, ca)
 	}
 	return nil
 }
@@ -349,7 +354,8 @@ func (c *certsCommand) list() error {
 		if h.Member {
 			kind = "member"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", h.Name, kind, date(h.Expires), h.Issuer, cmp.Or(strings.Join(h.Hosts, ", "), "-"))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", h.Name, kind, date(h.Expires), h.Issuer,
+			cmp.Or(strings.Join(h.Hosts, ", "), "-"))
 	}
 	if err := w.Flush(); err != nil {
 		return err

@@ -15,6 +15,7 @@ import (
 // TestCertsAreUsedAsTheyAre: a member starts with the lines that 'certs init' prints, and commands
 // connect with the flags that 'certs client' prints.
 func TestCertsAreUsedAsTheyAre(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	certs, file := filepath.Join(dir, "certs"), filepath.Join(dir, "zoo.cfg")
 	status, lines, stderr := invoke("certs", "init", certs)
@@ -59,6 +60,7 @@ func TestCertsAreUsedAsTheyAre(t *testing.T) {
 // TestCertsOfAnEnsemble: each server line has a certificate for its hosts, and 'certs member' adds
 // certificates for new lines. The printed lines make a zoo.cfg without faults for each member.
 func TestCertsOfAnEnsemble(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	certs, file := filepath.Join(dir, "certs"), filepath.Join(dir, "zoo.cfg")
 	base := "dataDir=" + dir + "/data%d\nserver.1=m1.example.com:2888:3888;2181\nserver.2=10.0.0.2:2888:3888;m2.example.com:2181\n"
@@ -107,6 +109,7 @@ func TestCertsOfAnEnsemble(t *testing.T) {
 
 // TestCertsUsage: a wrong command line is refused before anything is made.
 func TestCertsUsage(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	for _, args := range []string{"", "init", "make DIR", "member DIR", "client DIR", "list DIR more", "rotate -host h DIR", "init -days 0 DIR", "init -days 999999 DIR"} {
 		line := append([]string{"certs"}, strings.Fields(strings.ReplaceAll(args, "DIR", filepath.Join(dir, "certs")))...)

@@ -31,7 +31,7 @@ const (
 const defaultServers = "127.0.0.1:2181"
 
 // usualServers is the default of -servers.
-func usualServers() string { return cmp.Or(os.Getenv(serversVariable), defaultServers) }
+func (e env) usualServers() string { return cmp.Or(e.variables[serversVariable], defaultServers) }
 
 // clientFlags are the flags of every client command, and the fields that its messages need.
 type clientFlags struct {
@@ -49,17 +49,21 @@ type clientFlags struct {
 	path    string // of the lock that they are about; empty if there is none
 }
 
-func (f *clientFlags) flags(fs *flag.FlagSet) {
-	f.command = fs.Name()
-	fs.StringVar(&f.servers, "servers", usualServers(),
-		"`host:port,...` members of the cluster; any that answers will do (default $LOCKKEEPER_SERVERS, or 127.0.0.1:2181)")
+func (f *clientFlags) flags(fs *flag.FlagSet, e env) {
+	f.e, f.command = e, fs.Name()
+	fs.StringVar(&f.servers, "servers", e.usualServers(),
+		"`host:port,...` members of the cluster; any that answers will do (default $LOCKKEEPER_SERVERS, or "+
+			"127.0.0.1:2181)")
 	durationVar(fs, &f.session, "session", recipes.DefaultSessionTimeout,
-		"`d` session timeout: the cluster keeps this command's locks and nodes for so long after its last sign of life "+
+		"`d` session timeout: the cluster keeps this command's locks and nodes for so long after its last "+
+			"sign of life "+
 			"(default 10s)")
-	fs.StringVar(&f.auth, "auth", "", "`user:password` identity for ACLs of the scheme digest; of others: scheme:secret (sasl:user:password logs in with SASL)")
+	fs.StringVar(&f.auth, "auth", "", "`user:password` identity for ACLs of the scheme digest; of others: "+
+		"scheme:secret (sasl:user:password logs in with SASL)")
 	fs.StringVar(&f.authFile, "auth-file", "",
-		"`file` the same, in the first line of a file: a command line can be seen by others (default: $LOCKKEEPER_AUTH)")
-	f.tls.flags(fs)
+		"`file` the same, in the first line of a file: a command line can be seen by others (default: "+
+			"$LOCKKEEPER_AUTH)")
+	f.tls.flags(fs, e)
 	fs.BoolVar(&f.json, "json", false, "print JSON, one object a line")
 }
 
@@ -90,7 +94,7 @@ func serverList(text string) (list []string, err error) {
 	return list, nil
 }
 
-// check checks the flags. The command's env must be set: there may be a warning.
+// check checks the flags. There may be a warning.
 func (f *clientFlags) check() error {
 	if f.session < time.Second {
 		return fmt.Errorf("-session: %v is less than a second", f.session)
@@ -165,7 +169,7 @@ func (f *clientFlags) identity() (id recipes.Auth, ok bool, err error) {
 		text, _, _ = strings.Cut(string(b), "\n")
 		text = strings.TrimSuffix(text, "\r")
 	default:
-		if text, from = os.Getenv(authVariable), "$"+authVariable; text == "" {
+		if text, from = f.e.variables[authVariable], "$"+authVariable; text == "" {
 			return id, false, nil
 		}
 	}
@@ -182,7 +186,8 @@ func (f *clientFlags) warnOfReadableFile() {
 	}
 	if info, err := os.Stat(f.authFile); err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o004 != 0 {
 		f.say("readable identity", fmt.Sprintf(
-			"-auth-file: every user of this machine can read %s (mode %04o): chmod 600 %[1]s", f.authFile, info.Mode().Perm()))
+			"-auth-file: every user of this machine can read %s (mode %04o): chmod 600 %[1]s", f.authFile,
+			info.Mode().Perm()))
 	}
 }
 
@@ -320,7 +325,8 @@ func (c *client) unreachable() string {
 	case errors.Is(err, recipes.ErrUnreachable):
 		return unreachableText(c.servers, err)
 	}
-	return unreachableText(c.servers, nil) + ": a server was reached, but it serves nobody: it may have no leader, or the port may not be for clients " +
+	return unreachableText(c.servers, nil) + ": a server was reached, but it serves nobody: it may have no leader, " +
+		"or the port may not be for clients " +
 		"('lockkeeper status' tells more)"
 }
 
@@ -339,7 +345,8 @@ func hintOf(err error) string {
 	case errors.Is(err, recipes.ErrTLSNeeded):
 		return " (-tls-ca FILE connects with TLS; FILE has the authorities whose servers are trusted)"
 	case errors.Is(err, recipes.ErrNoTLS):
-		return " (without -tls-ca and $" + caVariable + " the connection has no TLS; secureClientPort is the port that has)"
+		return " (without -tls-ca and $" + caVariable + " the connection has no TLS; secureClientPort is the port " +
+			"that has)"
 	case errors.Is(err, recipes.ErrCertificateNeeded):
 		return " (-tls-cert FILE is the certificate of this program)"
 	case errors.Is(err, recipes.ErrHTTP):
@@ -367,7 +374,8 @@ func (c *client) loginRequired() error {
 
 // loginRequired formats that a server serves nobody who has not logged in.
 func loginRequired() error {
-	return fmt.Errorf("the server requires a login, with SASL or a certificate (-auth-file, -auth or $%s: sasl:USER:PASSWORD)", authVariable)
+	return fmt.Errorf("the server requires a login, with SASL or a certificate (-auth-file, -auth or $%s: "+
+		"sasl:USER:PASSWORD)", authVariable)
 }
 
 // tlsFlags are the flags of every command that can connect with TLS.
@@ -380,30 +388,29 @@ const (
 	keyVariable  = "LOCKKEEPER_TLS_KEY"
 )
 
-func (f *tlsFlags) flags(fs *flag.FlagSet) {
-	fs.StringVar(&f.ca, "tls-ca", "",
+func (f *tlsFlags) flags(fs *flag.FlagSet, e env) {
+	fs.StringVar(&f.ca, "tls-ca", e.variables[caVariable],
 		"`file` connect with TLS, to servers of these certificate authorities, in PEM (default $LOCKKEEPER_TLS_CA)")
-	fs.StringVar(&f.cert, "tls-cert", "",
+	fs.StringVar(&f.cert, "tls-cert", e.variables[certVariable],
 		"`file` the certificate of this program for TLS, in PEM (default $LOCKKEEPER_TLS_CERT)")
-	fs.StringVar(&f.key, "tls-key", "",
+	fs.StringVar(&f.key, "tls-key", e.variables[keyVariable],
 		"`file` the private key of that certificate, in PEM (default $LOCKKEEPER_TLS_KEY, or the same file)")
 }
 
 // config is nil without TLS. The name of the server is left open.
 func (f *tlsFlags) config() (*tls.Config, error) {
-	ca, cert := cmp.Or(f.ca, os.Getenv(caVariable)), cmp.Or(f.cert, os.Getenv(certVariable))
-	key := cmp.Or(f.key, os.Getenv(keyVariable))
 	switch {
-	case ca == "" && (cert != "" || key != ""):
+	case f.ca == "" && (f.cert != "" || f.key != ""):
 		return nil, errors.New("-tls-cert and -tls-key need -tls-ca, the authorities whose servers are trusted")
-	case ca == "":
+	case f.ca == "":
 		return nil, nil
-	case cert == "" && key != "":
+	case f.cert == "" && f.key != "":
 		return nil, errors.New("-tls-key needs -tls-cert")
 	}
 	keeper, err := secure.Open(secure.Settings{
-		KeyStore:   secure.Store{File: cert, KeyFile: key, Type: secure.PEM, Key: "-tls-cert", KeyFileKey: "-tls-key"},
-		TrustStore: secure.Store{File: ca, Type: secure.PEM, Key: "-tls-ca"},
+		KeyStore: secure.Store{File: f.cert, KeyFile: f.key, Type: secure.PEM, Key: "-tls-cert",
+			KeyFileKey: "-tls-key"},
+		TrustStore: secure.Store{File: f.ca, Type: secure.PEM, Key: "-tls-ca"},
 	})
 	if err != nil {
 		return nil, err

@@ -18,6 +18,7 @@ import (
 // TestCommandsOverTLS: the commands reach a member that speaks nothing else, as the holder of their
 // certificate.
 func TestCommandsOverTLS(t *testing.T) {
+	t.Parallel()
 	dir, ca := t.TempDir(), testcert.NewCA(t, "authority")
 	for _, name := range []string{"server", "me"} {
 		ca.Issue(t, testcert.Request{Subject: pkix.Name{CommonName: name}, Hosts: []string{"127.0.0.1"}}).Write(t, dir, name)
@@ -38,9 +39,9 @@ func TestCommandsOverTLS(t *testing.T) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
-	t.Setenv(caVariable, at("me.ca"))
-	t.Setenv(certVariable, at("me.pem"))
-	config, err := (&tlsFlags{key: at("me.key")}).config()
+	s.variables[caVariable] = at("me.ca")
+	s.variables[certVariable] = at("me.pem")
+	config, err := (&tlsFlags{at("me.ca"), at("me.pem"), at("me.key")}).config()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,12 +61,12 @@ func TestCommandsOverTLS(t *testing.T) {
 		{"locks", "-tls-key", at("me.key"), "/mine"},
 		{"bench", "-tls-key", at("me.key"), "-workload", "read", "-clients", "2", "-duration", "100ms"},
 	} {
-		p := start(t, "", args...)
+		p := s.start("", args...)
 		if status, lines := p.wait(); status != 0 {
 			t.Errorf("%q: %d %q %s", args, status, lines, p.stderr.String())
 		}
 	}
-	p := start(t, "", "cluster", "transfer-leader", "-tls-key", at("me.key"), "-http", s.HTTPAddr().String())
+	p := s.start("", "cluster", "transfer-leader", "-tls-key", at("me.key"), "-http", s.HTTPAddr().String())
 	if status, _ := p.wait(); status == 0 || !strings.Contains(p.stderr.String(), "this member stands alone") {
 		t.Errorf("transfer: %s", p.stderr.String())
 	}

@@ -37,19 +37,19 @@ type clusterCommand struct {
 	force   bool
 }
 
-func (c *clusterCommand) flags(fs *flag.FlagSet) {
-	c.clientFlags.flags(fs)
+func (c *clusterCommand) flags(fs *flag.FlagSet, e env) {
+	c.clientFlags.flags(fs, e)
 	c.fs = fs
 	fs.StringVar(&c.http, "http", "",
 		"`host:port` the HTTP port of any member, for transfer-leader "+
 			"(default: the host of the first of -servers, port 8080)")
 	durationVar(fs, &c.timeout, "timeout", clusterPatience,
 		"`d` how long to try (default 2m30s, but not at all if nobody listens at any address)")
-	fs.BoolVar(&c.force, "force", false, "add: keep a member that has never answered the others, instead of taking it back")
+	fs.BoolVar(&c.force, "force", false, "add: keep a member that has never answered the others, instead of "+
+		"taking it back")
 }
 
 func (c *clusterCommand) run(e env, args []string) error {
-	c.e = e
 	err := c.check(args)
 	if err != nil {
 		return usageError{err}
@@ -205,13 +205,15 @@ func (c *clusterCommand) list() error {
 		}
 		return nil
 	}
-	fmt.Fprintf(c.e.stdout, "%-4s %-12s %-16s %-24s %-24s %-9s %s\n", "ID", "ROLE", "STATE", "PEERS", "CLIENTS", "PROTOCOL", "PEER AUTH")
+	fmt.Fprintf(c.e.stdout, "%-4s %-12s %-16s %-24s %-24s %-9s %s\n", "ID", "ROLE", "STATE", "PEERS", "CLIENTS",
+		"PROTOCOL", "PEER AUTH")
 	for _, l := range list {
 		protocol := "unknown"
 		if l.Protocol != 0 {
 			protocol = strconv.Itoa(int(l.Protocol))
 		}
-		fmt.Fprintf(c.e.stdout, "%-4d %-12s %-16s %-24s %-24s %-9s %s\n", l.ID, l.Role, l.State, l.Peers, l.Clients, protocol, cmp.Or(l.PeerAuth, "unknown"))
+		fmt.Fprintf(c.e.stdout, "%-4d %-12s %-16s %-24s %-24s %-9s %s\n", l.ID, l.Role, l.State, l.Peers, l.Clients,
+			protocol, cmp.Or(l.PeerAuth, "unknown"))
 	}
 	fmt.Fprintf(c.e.stdout, "version %s\n", version)
 	return nil
@@ -254,7 +256,8 @@ func (c *clusterCommand) change(joining, leaving []string) error {
 	}
 	defer cl.Close()
 	if len(before) == 0 {
-		return errors.New("this server stands alone: it is no member of a cluster. Start it with the server lines of one, and it begins that " +
+		return errors.New("this server stands alone: it is no member of a cluster. Start it with the server lines of " +
+			"one, and it begins that " +
 			"with its data (docs/cluster.md)")
 	}
 	for _, id := range leaving {
@@ -294,7 +297,8 @@ func (c *clusterCommand) change(joining, leaving []string) error {
 func (c *clusterCommand) tellWaiting(joining []string) {
 	for _, line := range joining {
 		if ms, _, err := server.ParseConfigText(line); err == nil {
-			c.say("waiting", fmt.Sprintf("waiting for the leader to reach %s at %s, send it the data and give it its place",
+			c.say("waiting", fmt.Sprintf("waiting for the leader to reach %s at %s, send it the data and give it "+
+				"its place",
 				ms[0].Key(), ms[0].PeerAddr()))
 		}
 	}
@@ -318,7 +322,9 @@ func (c *clusterCommand) membersAfter(ctx context.Context, conn *zk.Conn, joinin
 		if now == nil && len(ms) > 0 {
 			now = c.queryEach(ctx, ms) // it is ZooKeeper
 		}
-		same := slices.EqualFunc(now, ms, func(r ops.ListedMember, m server.Member) bool { return r.ID == m.ID && r.Peers == m.PeerAddr() })
+		same := slices.EqualFunc(now, ms, func(r ops.ListedMember, m server.Member) bool {
+			return r.ID == m.ID && r.Peers == m.PeerAddr()
+		})
 		if same && len(ms) > 0 {
 			list = now
 			if len(silentOf(list, joining)) == 0 {
@@ -382,7 +388,8 @@ func tolerance(list []ops.ListedMember) (voters, live int, text string) {
 
 // takeBack undoes an addition if the new members have never answered: as voters they would only
 // reduce the number of tolerated failures. The error describes the result.
-func (c *clusterCommand) takeBack(ctx context.Context, conn *zk.Conn, before []server.Member, joining []string, silent []server.Member) error {
+func (c *clusterCommand) takeBack(ctx context.Context, conn *zk.Conn, before []server.Member, joining []string,
+	silent []server.Member) error {
 	var rejoin, leave, names []string
 	for _, m := range silent {
 		names = append(names, fmt.Sprintf("%s at %s", m.Key(), m.PeerAddr()))
@@ -398,7 +405,8 @@ func (c *clusterCommand) takeBack(ctx context.Context, conn *zk.Conn, before []s
 			leave = append(leave, strconv.Itoa(int(ms[0].ID)))
 		}
 	}
-	why := fmt.Errorf("no answer from %s: start the member first, and compare its address and its peer secret with those of the others",
+	why := fmt.Errorf("no answer from %s: start the member first, and compare its address and its peer secret with "+
+		"those of the others",
 		strings.Join(names, ", "))
 	data, _, err := conn.Get("/zookeeper/config")
 	if err == nil {
@@ -414,7 +422,8 @@ func (c *clusterCommand) takeBack(ctx context.Context, conn *zk.Conn, before []s
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("%w. It IS a member now, because taking it back failed (%v): 'cluster remove' it, or start it", why, err)
+		return fmt.Errorf("%w. It IS a member now, because taking it back failed (%v): 'cluster remove' it, "+
+			"or start it", why, err)
 	}
 	return fmt.Errorf("%w. The members are as they were before. With -force it stays a member", why)
 }

@@ -18,6 +18,7 @@ import (
 )
 
 func TestClusterUsage(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		args []string
 		want string
@@ -43,6 +44,7 @@ func TestClusterUsage(t *testing.T) {
 }
 
 func TestClusterCommands(t *testing.T) {
+	t.Parallel()
 	const n = 4
 	ports, err := freeport.Take(4 * n)
 	if err != nil {
@@ -77,15 +79,15 @@ func TestClusterCommands(t *testing.T) {
 		await(t, "a leader", s.Serving)
 	}
 	await(t, "the members", func() bool { ms, v := running[0].Replica().Members(); return len(ms) == 3 && v != 0 })
-	t.Setenv(serversVariable, all[0].ClientAddr+","+all[1].ClientAddr)
+	u := user{t, map[string]string{serversVariable: all[0].ClientAddr + "," + all[1].ClientAddr}}
 	for _, args := range [][]string{{"cluster", "remove", ""}, {"cluster", "transfer-leader", ""}, {"status", "-may-stop", ""}} {
-		if got := completed(t, args...); !slices.Equal(got, []string{"1", "2", "3"}) {
+		if got := u.completed(args...); !slices.Equal(got, []string{"1", "2", "3"}) {
 			t.Errorf("%q is completed with %q", args, got)
 		}
 	}
 	ok := func(args ...string) string {
 		t.Helper()
-		status, stdout, stderr := invoke(append([]string{"cluster"}, args...)...)
+		status, stdout, stderr := u.invoke(append([]string{"cluster"}, args...)...)
 		if status != exitOK {
 			t.Fatalf("%q: status %d, %q, %q", args, status, stdout, stderr)
 		}
@@ -93,7 +95,7 @@ func TestClusterCommands(t *testing.T) {
 	}
 	refused := func(want string, args ...string) {
 		t.Helper()
-		status, stdout, stderr := invoke(append([]string{"cluster"}, args...)...)
+		status, stdout, stderr := u.invoke(append([]string{"cluster"}, args...)...)
 		if status != exitFailed || !strings.Contains(stderr, want) {
 			t.Errorf("%q: status %d, %q, %q, want %q", args, status, stdout, stderr, want)
 		}

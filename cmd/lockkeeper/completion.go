@@ -40,9 +40,9 @@ func (completionCommand) run(e env, args []string) error {
 const completionPatience = 2 * time.Second
 
 // complete returns the words that may stand at the place of toComplete, behind args.
-func (c command) complete(args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
-	fs := c.flagSet()
-	rest, flagName := c.split(fs, args)
+func (c command) complete(e env, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+	fs := c.flagSet(e)
+	rest, flagName := c.split(fs, e, args)
 	client, _ := c.runner.(interface{ client() *clientFlags })
 	switch {
 	case flagName == "may-stop":
@@ -69,13 +69,13 @@ func (c command) complete(args []string, toComplete string) ([]string, cobra.She
 
 // split parses the beginning of a command line as far as it is right. It returns the arguments that
 // are no flags, and the name of the last flag if that has no value yet.
-func (c command) split(fs *flag.FlagSet, args []string) (rest []string, flagName string) {
+func (c command) split(fs *flag.FlagSet, e env, args []string) (rest []string, flagName string) {
 	rest, err := c.parse(fs, args)
 	if err == nil || len(args) == 0 {
 		return rest, ""
 	}
 	name := strings.TrimLeft(args[len(args)-1], "-")
-	if rest, err = c.parse(c.flagSet(), args[:len(args)-1]); err == nil && fs.Lookup(name) != nil {
+	if rest, err = c.parse(c.flagSet(e), args[:len(args)-1]); err == nil && fs.Lookup(name) != nil {
 		return rest, name
 	}
 	return rest, ""

@@ -9,11 +9,11 @@ import (
 )
 
 // completed are the words, without their descriptions, that complete a command line.
-func completed(t *testing.T, args ...string) (words []string) {
-	t.Helper()
-	status, stdout, _ := invoke(append([]string{"__complete"}, args...)...)
+func (u *user) completed(args ...string) (words []string) {
+	u.t.Helper()
+	status, stdout, _ := u.invoke(append([]string{"__complete"}, args...)...)
 	if status != exitOK {
-		t.Errorf("%q: status %d", args, status)
+		u.t.Errorf("%q: status %d", args, status)
 	}
 	for line := range strings.Lines(stdout) {
 		if word, _, _ := strings.Cut(strings.TrimSpace(line), "\t"); !strings.HasPrefix(word, ":") {
@@ -25,9 +25,10 @@ func completed(t *testing.T, args ...string) (words []string) {
 
 // Completion knows commands, flags with the dashes that are there, words, and the paths of nodes.
 func TestCompletion(t *testing.T) {
+	t.Parallel()
 	s := cluster(t, nil)
 	for _, path := range []string{"/locks", "/locks/a", "/locks/b", "/logs"} {
-		if status, _, stderr := invoke("create", path); status != exitOK {
+		if status, _, stderr := s.invoke("create", path); status != exitOK {
 			t.Fatal(stderr)
 		}
 	}
@@ -48,19 +49,20 @@ func TestCompletion(t *testing.T) {
 		"set /locks /lo":                 "",
 		"ls -servers 127.0.0.1:1 /locks": "",
 	} {
-		got := completed(t, strings.Fields(line)...)
+		got := s.completed(strings.Fields(line)...)
 		slices.Sort(got)
 		if strings.Join(got, " ") != want {
 			t.Errorf("%s: got %q, want %q", line, got, want)
 		}
 	}
-	if got := completed(t, "stat", "-servers", s.ClientAddr().String(), ""); !slices.Contains(got, "/zookeeper") {
+	if got := s.completed("stat", "-servers", s.ClientAddr().String(), ""); !slices.Contains(got, "/zookeeper") {
 		t.Errorf("without a path: %q", got)
 	}
 }
 
 // Each shell gets a script that asks the program.
 func TestCompletionScripts(t *testing.T) {
+	t.Parallel()
 	for _, shell := range shells {
 		status, stdout, stderr := invoke("completion", shell)
 		if status != exitOK || !strings.Contains(stdout, "__complete") || stderr != "" {
@@ -74,6 +76,7 @@ func TestCompletionScripts(t *testing.T) {
 
 // Every command has a manual page with its flags.
 func TestManualPages(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "man1")
 	if status, _, stderr := invoke("man", dir); status != exitOK {
 		t.Fatal(stderr)

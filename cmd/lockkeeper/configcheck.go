@@ -16,7 +16,7 @@ import (
 // configCommand is config check.
 type configCommand struct{ json, allowUnknown, elsewhere bool }
 
-func (c *configCommand) flags(fs *flag.FlagSet) {
+func (c *configCommand) flags(fs *flag.FlagSet, _ env) {
 	fs.BoolVar(&c.json, "json", false, "print JSON, one object a line")
 	fs.BoolVar(&c.allowUnknown, "allow-unknown-keys", false, "as 'serve -allow-unknown-keys'")
 	fs.BoolVar(&c.elsewhere, "elsewhere", false,

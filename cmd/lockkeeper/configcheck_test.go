@@ -11,6 +11,7 @@ import (
 
 // TestConfigCheck: the faults have the text of a start, and the order of the file.
 func TestConfigCheck(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "zoo.cfg")
 	write := func(text string) {
@@ -20,7 +21,7 @@ func TestConfigCheck(t *testing.T) {
 		}
 	}
 	write("clientPort=2181\ndataDir=DIR/data\n")
-	expect(t, "config check "+file, exitOK, file+": a member would start (faults: 0, warnings: 0)\n", "")
+	(&user{t: t}).expect("config check "+file, exitOK, file+": a member would start (faults: 0, warnings: 0)\n", "")
 
 	write("clientPort=x\ndatadir=/tmp\ntickTimeMs=1\nrequireKerberosConfig=true\ntickTime=-1\n")
 	status, text, _ := invoke("config", "check", file)
@@ -71,7 +72,7 @@ func TestConfigCheck(t *testing.T) {
 			t.Errorf("status %d, no %q in\n%s", status, want, text)
 		}
 	}
-	expect(t, "config check "+file+"x", exitFailed, "", "no such file or directory")
+	(&user{t: t}).expect("config check "+file+"x", exitFailed, "", "no such file or directory")
 	if left, err := os.ReadDir(filepath.Join(dir, "data")); err != nil || len(left) != 2 {
 		t.Errorf("it has changed the data directory: %v %v", left, err)
 	}

@@ -10,7 +10,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"time"
 
@@ -23,9 +22,10 @@ const httpVariable = "LOCKKEEPER_HTTP"
 // consoleFlags are the flags of commands that read the API of a member's console (docs/api.md).
 type consoleFlags struct{ http string }
 
-func (f *consoleFlags) flags(fs *flag.FlagSet) {
-	fs.StringVar(&f.http, "http", "",
-		"`host:port` where a member serves HTTP (admin.serverPort); https://host:port with TLS (default $LOCKKEEPER_HTTP, or 127.0.0.1:8080)")
+func (f *consoleFlags) flags(fs *flag.FlagSet, e env) {
+	fs.StringVar(&f.http, "http", e.variables[httpVariable],
+		"`host:port` where a member serves HTTP (admin.serverPort); https://host:port with TLS (default "+
+			"$LOCKKEEPER_HTTP, or 127.0.0.1:8080)")
 }
 
 const (
@@ -35,13 +35,14 @@ const (
 
 // readConsole reads an answer of the console. text is the answer as it came.
 func (c *clientFlags) readConsole(f *consoleFlags, view string, q url.Values, answer any) (text []byte, err error) {
-	base := cmp.Or(f.http, os.Getenv(httpVariable), "127.0.0.1:8080")
+	base := cmp.Or(f.http, "127.0.0.1:8080")
 	if !strings.Contains(base, "://") {
 		base = "http://" + base
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), consolePatience)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(base, "/")+"/api/v1/"+view+"?"+q.Encode(), nil)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet,
+		strings.TrimSuffix(base, "/")+"/api/v1/"+view+"?"+q.Encode(), nil)
 	if err != nil {
 		return nil, usageError{fmt.Errorf("-http: %w", err)}
 	}
@@ -129,7 +130,7 @@ func (l *lockLister) history() error {
 // port, or over HTTP at the usual address if the server makes none.
 func (l *lockLister) readHistory(h *lockHistory) (text []byte, err error) {
 	q := url.Values{"path": {l.root}, "limit": {"500"}}
-	if l.console.http == "" && os.Getenv(httpVariable) == "" {
+	if l.console.http == "" {
 		c, err := l.connect(recipes.Config{})
 		if err != nil {
 			return nil, usageError{err}
@@ -165,7 +166,8 @@ func (h *lockHistory) text() string {
 	if h.Hidden {
 		b.WriteString("  what happened may not be shown: the node is gone, and no ACL says who may read it\n")
 	}
-	fmt.Fprintf(&b, "  the history begins at %s: %s\n", h.BeginsAt.Local().Format(instantLayout), cmp.Or(beginnings[h.BeginsWhy], h.BeginsWhy))
+	fmt.Fprintf(&b, "  the history begins at %s: %s\n", h.BeginsAt.Local().Format(instantLayout),
+		cmp.Or(beginnings[h.BeginsWhy], h.BeginsWhy))
 	if h.Truncated {
 		b.WriteString("  older ones are left out\n")
 	}
@@ -207,11 +209,13 @@ type sessionsCommand struct {
 	limit   int
 }
 
-func (c *sessionsCommand) flags(fs *flag.FlagSet) {
-	c.clientFlags.flags(fs)
-	c.console.flags(fs)
-	fs.StringVar(&c.search, "search", "", "`text` only sessions with an id that contains it, or an address that begins with it")
-	fs.StringVar(&c.sort, "sort", "ephemerals", "`by` session, ephemerals, watches, received or left (default ephemerals)")
+func (c *sessionsCommand) flags(fs *flag.FlagSet, e env) {
+	c.clientFlags.flags(fs, e)
+	c.console.flags(fs, e)
+	fs.StringVar(&c.search, "search", "", "`text` only sessions with an id that contains it, or an address that "+
+		"begins with it")
+	fs.StringVar(&c.sort, "sort", "ephemerals", "`by` session, ephemerals, watches, received or left (default "+
+		"ephemerals)")
 	fs.IntVar(&c.limit, "limit", 50, "`n` show at most n, up to 200 (default 50)")
 }
 
@@ -230,8 +234,7 @@ type listedSession struct {
 	LeftMs      *int64 `json:"leftMs"`
 }
 
-func (c *sessionsCommand) run(e env, args []string) error {
-	c.e = e
+func (c *sessionsCommand) run(_ env, args []string) error {
 	if err := c.check(); err != nil {
 		return usageError{err}
 	}
@@ -264,7 +267,8 @@ func (c *sessionsCommand) showAll() error {
 		_, err := c.e.stdout.Write(text)
 		return err
 	}
-	fmt.Fprintf(c.e.stdout, "%d sessions, %d of them below, as member %d sees them\n", answer.Matched, len(answer.Sessions), answer.Member)
+	fmt.Fprintf(c.e.stdout, "%d sessions, %d of them below, as member %d sees them\n", answer.Matched,
+		len(answer.Sessions), answer.Member)
 	for i := range answer.Sessions {
 		fmt.Fprintln(c.e.stdout, "  "+answer.Sessions[i].text())
 	}
@@ -272,9 +276,11 @@ func (c *sessionsCommand) showAll() error {
 }
 
 func (s *listedSession) text() string {
-	t := fmt.Sprintf("%s  %s  timeout %s  %d ephemerals", s.Session, s.Address, age(time.Duration(s.TimeoutMs)*time.Millisecond), s.Ephemerals)
+	t := fmt.Sprintf("%s  %s  timeout %s  %d ephemerals", s.Session, s.Address,
+		age(time.Duration(s.TimeoutMs)*time.Millisecond), s.Ephemerals)
 	if s.Here {
-		t += fmt.Sprintf("  %d watches  %d received  last heard %s ago", s.Watches, s.Received, age(time.Duration(s.LastHeardMs)*time.Millisecond))
+		t += fmt.Sprintf("  %d watches  %d received  last heard %s ago", s.Watches, s.Received,
+			age(time.Duration(s.LastHeardMs)*time.Millisecond))
 	} else {
 		t += "  connected elsewhere, or not at all"
 	}

@@ -13,6 +13,7 @@ import (
 
 // TestHistoryAndSessions: the output of the two commands for a lock that was held and released.
 func TestHistoryAndSessions(t *testing.T) {
+	t.Parallel()
 	m, err := server.Start(server.Config{
 		Client:   zoocfg.Client{Addr: "127.0.0.1:0"},
 		HTTP:     zoocfg.HTTP{Addr: "127.0.0.1:0"},

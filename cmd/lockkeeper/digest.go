@@ -20,7 +20,7 @@ type digestCommand struct {
 	sasl      bool
 }
 
-func (c *digestCommand) flags(fs *flag.FlagSet) {
+func (c *digestCommand) flags(fs *flag.FlagSet, _ env) {
 	fs.StringVar(&c.algorithm, "algorithm", "SHA1",
 		"`name` the hash, as in DigestAuthenticationProvider.digestAlg (default SHA1)")
 	fs.BoolVar(&c.sasl, "sasl", false, "print a line for the file of saslUsersFile instead")

@@ -78,7 +78,7 @@ func TestDigestOnATerminal(t *testing.T) {
 				t.Fatal(err)
 			}
 			cmd := exec.Command(os.Args[0], "digest", "super")
-			cmd.Env = append(os.Environ(), asCommand+"=1")
+			cmd.Env = new(user).environ()
 			var out strings.Builder
 			cmd.Stdin, cmd.Stderr, cmd.Stdout = tty, tty, &out
 			if err := cmd.Start(); err != nil {

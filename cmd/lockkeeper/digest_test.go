@@ -19,7 +19,7 @@ import (
 func digestOf(t *testing.T, stdin string, args ...string) (stdout, stderr string, status int) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], append([]string{"digest"}, args...)...)
-	cmd.Env = append(os.Environ(), asCommand+"=1")
+	cmd.Env = new(user).environ()
 	cmd.Stdin = strings.NewReader(stdin)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
@@ -70,6 +70,7 @@ func TestDigest(t *testing.T) {
 
 // TestDigestMakesSuperUser: the printed line works as superDigest.
 func TestDigestMakesSuperUser(t *testing.T) {
+	t.Parallel()
 	id, _, _ := digestOf(t, "s:e c\u00e9t\n", "-algorithm", "SHA-256", "root")
 	cfg := server.Config{
 		Client: zoocfg.Client{Addr: "127.0.0.1:0"},

@@ -12,15 +12,16 @@ type electCommand struct {
 	data string
 }
 
-func (f *electCommand) flags(fs *flag.FlagSet) {
-	f.holdFlags.flags(fs)
+func (f *electCommand) flags(fs *flag.FlagSet, e env) {
+	f.holdFlags.flags(fs, e)
 	f.lostFlag(fs, "leadership")
-	fs.StringVar(&f.data, "data", "", "`text` a description of the leader for others (default: the host's name, and this process)")
+	fs.StringVar(&f.data, "data", "", "`text` a description of the leader for others (default: the host's name, and "+
+		"this process)")
 	fs.BoolVar(&f.verbose, "v", false, "say when the leadership begins and when it is given up")
 }
 
-func (f *electCommand) run(e env, args []string) error {
-	if err := f.finish(e, args); err != nil {
+func (f *electCommand) run(_ env, args []string) error {
+	if err := f.finish(args); err != nil {
 		return err
 	}
 	c, signals, err := f.open()

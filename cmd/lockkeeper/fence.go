@@ -24,17 +24,22 @@ type fenceCommand struct {
 	timeout, wait, settle   time.Duration
 }
 
-func (f *fenceCommand) flags(fs *flag.FlagSet) {
-	fs.StringVar(&f.listen, "listen", "", "`host:port` where to accept requests; an address that only the holders of the lock reach")
+func (f *fenceCommand) flags(fs *flag.FlagSet, _ env) {
+	fs.StringVar(&f.listen, "listen", "", "`host:port` where to accept requests; an address that only the holders of "+
+		"the lock reach")
 	fs.StringVar(&f.to, "to", "", "`URL` of the resource, http or https")
-	fs.StringVar(&f.lock, "lock", "", "`path` of the lock that protects the resource: its tokens are remembered by this name")
+	fs.StringVar(&f.lock, "lock", "", "`path` of the lock that protects the resource: its tokens are remembered by "+
+		"this name")
 	fs.StringVar(&f.state, "state", "lockkeeper-fence.state",
-		"`file` that remembers the newest token; its directory has to survive a power cut (default lockkeeper-fence.state)")
+		"`file` that remembers the newest token; its directory has to survive a power cut (default "+
+			"lockkeeper-fence.state)")
 	fs.IntVar(&f.requests, "requests", 256, "`n` requests at once; another one is answered 503 (default 256)")
 	fs.Int64Var(&f.bodyBytes, "body", 64<<20, "`bytes` of a request's body at the most (default 67108864)")
-	durationVar(fs, &f.timeout, "timeout", time.Minute, "`duration` of a request at the most, with its answer (default 1m)")
+	durationVar(fs, &f.timeout, "timeout", time.Minute, "`duration` of a request at the most, with its answer "+
+		"(default 1m)")
 	durationVar(fs, &f.wait, "wait", 30*time.Second,
-		"`duration` for which a newer token waits for older requests in flight, before it is answered 503 (default 30s)")
+		"`duration` for which a newer token waits for older requests in flight, before it is answered 503 "+
+			"(default 30s)")
 	durationVar(fs, &f.settle, "settle", 10*time.Second, "`duration` for which the resource may go on working on a "+
 		"request after its connection has closed (default 10s)")
 }

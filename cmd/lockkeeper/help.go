@@ -50,7 +50,7 @@ func page(name string) string {
 // workloads of bench below "Workloads:".
 func (c command) help() string {
 	var flags [][2]string
-	c.flagSet().VisitAll(func(f *flag.Flag) {
+	c.flagSet(env{}).VisitAll(func(f *flag.Flag) {
 		value, text := usageOf(f)
 		flags = append(flags, [2]string{strings.TrimSpace("-" + f.Name + " " + value), text})
 	})
@@ -254,7 +254,8 @@ func writeManual(w io.Writer, name, short, help string) error {
 			verbatim = indented
 		}
 		title, rest, isTitle := strings.Cut(line, ":")
-		switch isTitle = isTitle && !indented && (rest == "" || title == "Exit status") && !strings.Contains(title, ","); {
+		switch isTitle = isTitle && !indented && (rest == "" || title == "Exit status") &&
+			!strings.Contains(title, ","); {
 		case line == "":
 			b.WriteString(".PP\n")
 		case isTitle:

@@ -8,6 +8,7 @@ import (
 )
 
 func TestHelpConfigOfAKey(t *testing.T) {
+	t.Parallel()
 	const want = "maxClientCnxns\n" +
 		"\ttype       integer\n" +
 		"\tunit       connections\n" +
@@ -29,6 +30,7 @@ func TestHelpConfigOfAKey(t *testing.T) {
 }
 
 func TestHelpConfigSuggests(t *testing.T) {
+	t.Parallel()
 	const want = "lockkeeper: no configuration key \"maxclientcnxn\"\nDid you mean: lockkeeper help config maxClientCnxns\n'lockkeeper help config' lists the keys.\n"
 	status, stdout, stderr := invoke("help", "config", "tickTime", "maxclientcnxn")
 	if status != exitUsage || !strings.HasPrefix(stdout, "tickTime\n") || stderr != want {
@@ -38,6 +40,7 @@ func TestHelpConfigSuggests(t *testing.T) {
 
 // TestHelpConfigLists: each key once, and each can be asked for.
 func TestHelpConfigLists(t *testing.T) {
+	t.Parallel()
 	_, list, _ := invoke("help", "config")
 	for _, k := range zoocfg.Keys() {
 		if n := strings.Count(list, "\t"+k.Name+"\n"); n != 1 {

@@ -26,12 +26,14 @@ type inspectCommand struct {
 	maxMemory                 int64
 }
 
-func (c *inspectCommand) flags(fs *flag.FlagSet) {
+func (c *inspectCommand) flags(fs *flag.FlagSet, _ env) {
 	fs.BoolVar(&c.json, "json", false, "the answer is JSON: one object, with -tree and -sessions one a line")
 	fs.BoolVar(&c.tree, "tree", false, "list the paths of all nodes; with -json all of each node")
 	fs.BoolVar(&c.sessions, "sessions", false, "list all sessions with the paths of their ephemeral nodes")
-	fs.BoolVar(&c.log, "log", false, "list the transactions of a log file of ZooKeeper, each with its offset, or the entries of lockkeeper's log in a directory")
-	fs.Int64Var(&c.maxMemory, "max-memory", 0, "`bytes` of memory that the state of a snapshot of ZooKeeper may take, which may be compressed "+
+	fs.BoolVar(&c.log, "log", false, "list the transactions of a log file of ZooKeeper, each with its offset, or the "+
+		"entries of lockkeeper's log in a directory")
+	fs.Int64Var(&c.maxMemory, "max-memory", 0, "`bytes` of memory that the state of a snapshot of ZooKeeper may "+
+		"take, which may be compressed "+
 		"(default: half of the machine's memory, at most 4294967296)")
 	fs.StringVar(&c.node, "node", "", "`path` show one node: data, Stat, ACL")
 }
@@ -130,7 +132,8 @@ func (c *inspectCommand) showNode(w io.Writer, in *offline.Inspection) error {
 	stat := n.Stat
 	fmt.Fprintf(w, "czxid %v, mzxid %v, pzxid %v\nctime %s, mtime %s\nversion %d, cversion %d, aversion %d\n",
 		stat.Czxid, stat.Mzxid, stat.Pzxid, at(stat.Ctime), at(stat.Mtime), stat.Version, stat.Cversion, stat.Aversion)
-	fmt.Fprintf(w, "ephemeralOwner %v, dataLength %d, numChildren %d\n", stat.EphemeralOwner, stat.DataLength, stat.NumChildren)
+	fmt.Fprintf(w, "ephemeralOwner %v, dataLength %d, numChildren %d\n", stat.EphemeralOwner, stat.DataLength,
+		stat.NumChildren)
 	for _, a := range n.ACL {
 		fmt.Fprintf(w, "acl %s:%s perms %d\n", plain(a.ID.Scheme), plain(a.ID.ID), a.Perms)
 	}
@@ -152,7 +155,8 @@ func summarise(w io.Writer, in *offline.Inspection) {
 	for _, n := range in.Notices {
 		fmt.Fprintf(w, "notice: %s\n", n)
 	}
-	fmt.Fprintf(w, "nodes: %d with %d bytes, %d of them ephemeral\nsessions: %d\n", in.Nodes, in.Bytes, in.Ephemerals, in.Sessions)
+	fmt.Fprintf(w, "nodes: %d with %d bytes, %d of them ephemeral\nsessions: %d\n", in.Nodes, in.Bytes, in.Ephemerals,
+		in.Sessions)
 	for _, s := range in.Most {
 		fmt.Fprintf(w, "  %s has %d ephemeral nodes, timeout %d ms\n", s.ID, s.Ephemerals, s.TimeoutMs)
 	}

@@ -43,8 +43,8 @@ const (
 	restLeave = "leave"
 )
 
-func (f *holdFlags) flags(fs *flag.FlagSet) {
-	f.clientFlags.flags(fs)
+func (f *holdFlags) flags(fs *flag.FlagSet, e env) {
+	f.clientFlags.flags(fs, e)
 	durationVar(fs, &f.killAfter, "kill-after", -1,
 		"`d` how long CMD may take after SIGTERM (default: a quarter of the session "+
 			"timeout that the servers granted; nobody else has the lock, or leads, within a third of it)")
@@ -62,8 +62,7 @@ func (f *holdFlags) lostFlag(fs *flag.FlagSet, held string) {
 }
 
 // finish checks the flags, and takes PATH and CMD from the arguments.
-func (f *holdFlags) finish(e env, args []string) error {
-	f.e = e
+func (f *holdFlags) finish(args []string) error {
 	if err := f.check(); err != nil {
 		return usageError{err}
 	}
@@ -120,12 +119,13 @@ type lockCommand struct {
 	leases         int
 }
 
-func (f *lockCommand) flags(fs *flag.FlagSet) {
-	f.holdFlags.flags(fs)
+func (f *lockCommand) flags(fs *flag.FlagSet, e env) {
+	f.holdFlags.flags(fs, e)
 	f.lostFlag(fs, "lock")
 	durationVar(fs, &f.timeout, "timeout", -1,
 		"`d` give up if the lock is not acquired in time; 0: do not wait for others, "+
-			"nor for a cluster of which no member listens (default: wait for ever, with a message if there is no cluster)")
+			"nor for a cluster of which no member listens (default: wait for ever, with a message if there is "+
+			"no cluster)")
 	fs.BoolVar(&f.shared, "shared", false, "hold the lock together with others that are -shared")
 	fs.IntVar(&f.leases, "n", 0, "`leases` up to this number may hold it at a time; all have to give the same")
 	durationVar(fs, &f.delay, "delay", 0,
@@ -134,8 +134,8 @@ func (f *lockCommand) flags(fs *flag.FlagSet) {
 	fs.BoolVar(&f.verbose, "v", false, "say when the lock is acquired and given back")
 }
 
-func (f *lockCommand) run(e env, args []string) error {
-	err := f.finish(e, args)
+func (f *lockCommand) run(_ env, args []string) error {
+	err := f.finish(args)
 	switch {
 	case err != nil:
 		return err
@@ -222,7 +222,8 @@ func (f *holdFlags) acquire(c *client, signals <-chan os.Signal, timeout time.Du
 				return nil, f.notAcquired(c, o.err)
 			}
 			f.warnOfOpenPath(c)
-			f.tell("acquired", fmt.Sprintf("holds %s, token %d", f.path, o.g.Token()), "token", o.g.Token(), "node", o.g.Node())
+			f.tell("acquired", fmt.Sprintf("holds %s, token %d", f.path, o.g.Token()), "token", o.g.Token(), "node",
+				o.g.Node())
 			return o.g, nil
 		case s := <-signals:
 			if s, ok := guard.Interrupts(s); ok {
@@ -288,7 +289,8 @@ func (f *holdFlags) notAcquired(c *client, err error) exitStatus {
 		f.say("failed", loginRequired().Error())
 		return exitTrouble
 	case errors.Is(err, zk.ErrNoAuth):
-		f.say("failed", err.Error()+": the path belongs to another identity (-auth-file; -acl of the command that made it)")
+		f.say("failed", err.Error()+": the path belongs to another identity (-auth-file; -acl of the command "+
+			"that made it)")
 		return exitTrouble
 	case errors.Is(err, context.DeadlineExceeded):
 		f.say("timeout", "not acquired in time: "+f.path)
@@ -315,11 +317,12 @@ func (f *holdFlags) hold(conn *client, g *recipes.Grant, signals <-chan os.Signa
 	grace := f.grace(conn.Timeout())
 	if third := conn.Timeout() / 3; grace > third && f.onLost == onLostKill {
 		f.say("kill-after is long", fmt.Sprintf(
-			"-kill-after %v is more than %v, a third of the session timeout: %s may still run when somebody else has the lock",
+			"-kill-after %v is more than %v, a third of the session timeout: %s may still run when somebody else "+
+				"has the lock",
 			f.killAfter, third.Round(time.Millisecond), f.args[0]))
 	}
 	c, err := guard.Start(f.args, []string{
-		"LOCKKEEPER_LOCK=" + f.path, "LOCKKEEPER_TOKEN=" + strconv.FormatInt(g.Token(), 10), withinVariable(g),
+		"LOCKKEEPER_LOCK=" + f.path, "LOCKKEEPER_TOKEN=" + strconv.FormatInt(g.Token(), 10), f.withinVariable(g),
 	}, f.onLost == onLostKill)
 	if err != nil {
 		return false, f.fail(exitStatus(guard.CannotStart(err)), err)
@@ -341,7 +344,8 @@ func (f *holdFlags) hold(conn *client, g *recipes.Grant, signals <-chan os.Signa
 				late = time.After(restPatience)
 			}
 		case <-late:
-			f.say("background", fmt.Sprintf("%s has ended, and holds %s until what it has started ends, too%s; see -background",
+			f.say("background", fmt.Sprintf("%s has ended, and holds %s until what it has started ends, too%s; see "+
+				"-background",
 				f.args[0], f.path, runs(c)))
 		case s := <-signals:
 			if _, ok := guard.Interrupts(s); ok && ended == nil {
@@ -388,9 +392,9 @@ func (f *holdFlags) end(c *guard.Child, grace time.Duration, signals <-chan os.S
 
 // withinVariable returns the environment entry that lists the locks around a command: g, and those
 // around this process.
-func withinVariable(g *recipes.Grant) string {
+func (f *holdFlags) withinVariable(g *recipes.Grant) string {
 	sessions := sessionText(g.Session())
-	if outer := os.Getenv(recipes.WithinVariable); outer != "" {
+	if outer := f.e.variables[recipes.WithinVariable]; outer != "" {
 		sessions = outer + "," + sessions
 	}
 	return recipes.WithinVariable + "=" + sessions

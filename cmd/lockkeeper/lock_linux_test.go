@@ -41,10 +41,11 @@ func runsYet(pid int) bool {
 }
 
 // working is a command that holds the lock on a path, and its worker.
-func working(t *testing.T, script string, args ...string) (p *process, worker int) {
+func (u *user) working(script string, args ...string) (p *process, worker int) {
+	t := u.t
 	t.Helper()
 	args = append(append([]string{"lock", "-kill-after", "50ms"}, args...), "--", "sh", "-c", script)
-	p = start(t, "", args...)
+	p = u.start("", args...)
 	worker, err := strconv.Atoi(p.line())
 	if err != nil {
 		t.Fatal(err)
@@ -56,7 +57,8 @@ func working(t *testing.T, script string, args ...string) (p *process, worker in
 // TestWorkersEndWithTheLock: whatever ends lockkeeper, its command or the lock, no process that the
 // command has started runs when lockkeeper has ended, and so none when the lock is another's.
 func TestWorkersEndWithTheLock(t *testing.T) {
-	cluster(t, nil)
+	t.Parallel()
+	m := cluster(t, nil)
 	for _, w := range workers {
 		for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGHUP} {
 			if slices.Contains(w.deaf, s) {
@@ -64,7 +66,7 @@ func TestWorkersEndWithTheLock(t *testing.T) {
 			}
 			t.Run(fmt.Sprint(w.name, "/", s), func(t *testing.T) {
 				t.Parallel()
-				p, worker := working(t, w.script, "/"+w.name+strconv.Itoa(int(s)))
+				p, worker := m.as(t).working(w.script, "/"+w.name+strconv.Itoa(int(s)))
 				if status := p.signal(s); status != exitSignal+int(s) || runsYet(worker) {
 					t.Errorf("status %d, the worker runs: %v", status, runsYet(worker))
 				}
@@ -72,13 +74,13 @@ func TestWorkersEndWithTheLock(t *testing.T) {
 		}
 		t.Run(w.name+"/killed", func(t *testing.T) {
 			t.Parallel()
-			p, worker := working(t, w.script, "/killed-"+w.name)
+			p, worker := m.as(t).working(w.script, "/killed-"+w.name)
 			_ = p.Process.Kill()
 			await(t, "the end of the worker", func() bool { return !runsYet(worker) })
 		})
 		t.Run(w.name+"/guard killed", func(t *testing.T) {
 			t.Parallel()
-			p, worker := working(t, w.script, "/guard-"+w.name)
+			p, worker := m.as(t).working(w.script, "/guard-"+w.name)
 			if err := syscall.Kill(guardOf(t, p), syscall.SIGKILL); err != nil {
 				t.Fatal(err)
 			}
@@ -105,14 +107,15 @@ func guardOf(t *testing.T, p *process) int {
 // TestWorkersEndWhenTheLockIsLost: with -on-lost kill; with warn they go on, also without
 // lockkeeper.
 func TestWorkersEndWhenTheLockIsLost(t *testing.T) {
+	t.Parallel()
 	s := cluster(t, nil)
 	var all []*process
 	var pids []int
 	for _, w := range workers {
-		p, worker := working(t, w.script, "-session", "1s", "/"+w.name)
+		p, worker := s.working(w.script, "-session", "1s", "/"+w.name)
 		all, pids = append(all, p), append(pids, worker)
 	}
-	warned, free := working(t, workers[0].script, "-on-lost", "warn", "-session", "1s", "/warned")
+	warned, free := s.working(workers[0].script, "-on-lost", "warn", "-session", "1s", "/warned")
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -131,10 +134,11 @@ func TestWorkersEndWhenTheLockIsLost(t *testing.T) {
 
 // TestBackground: what the command leaves behind holds the lock, is killed, or goes on without it.
 func TestBackground(t *testing.T) {
-	cluster(t, nil)
+	t.Parallel()
+	s := cluster(t, nil)
 	const script = `sleep 1000 >/dev/null 2>&1 & echo $!; exit 7`
-	held := func() bool { return len(contenders(t, "/l")) == 1 }
-	waits, worker := working(t, script, "/l")
+	held := func() bool { return len(s.contenders("/l")) == 1 }
+	waits, worker := s.working(script, "/l")
 	await(t, "a message", func() bool { return waits.stderr.Len() > 0 })
 	if text := waits.stderr.String(); !strings.Contains(text, fmt.Sprintf("sleep (%d)", worker)) || !held() {
 		t.Errorf("held: %v, it says: %s", held(), text)
@@ -143,16 +147,16 @@ func TestBackground(t *testing.T) {
 	if status, _ := waits.wait(); status != 7 || held() {
 		t.Errorf("status %d, held: %v", status, held())
 	}
-	waits, worker = working(t, script, "/l")
+	waits, worker = s.working(script, "/l")
 	await(t, "a message", func() bool { return waits.stderr.Len() > 0 })
 	if status := waits.signal(syscall.SIGINT); status != 7 || runsYet(worker) {
 		t.Errorf("status %d, the worker runs: %v", status, runsYet(worker))
 	}
-	killed, worker := working(t, script, "-background", "kill", "/l")
+	killed, worker := s.working(script, "-background", "kill", "/l")
 	if status, _ := killed.wait(); status != 7 || runsYet(worker) {
 		t.Errorf("kill: status %d, the worker runs: %v", status, runsYet(worker))
 	}
-	left, worker := working(t, script, "-background", "leave", "/l")
+	left, worker := s.working(script, "-background", "leave", "/l")
 	if status, _ := left.wait(); status != 7 || !runsYet(worker) || held() {
 		t.Errorf("leave: status %d, the worker runs: %v, held: %v", status, runsYet(worker), held())
 	}
@@ -160,7 +164,8 @@ func TestBackground(t *testing.T) {
 
 // TestCtrlC: a terminal sends SIGINT to the command itself, of which the background is deaf.
 func TestCtrlC(t *testing.T) {
-	cluster(t, nil)
+	t.Parallel()
+	s := cluster(t, nil)
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -178,7 +183,7 @@ func TestCtrlC(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(os.Args[0], "lock", "-kill-after", "50ms", "/l", "sh", "-c", workers[0].script)
-	cmd.Env = append(os.Environ(), asCommand+"=1")
+	cmd.Env = s.environ()
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = terminal, terminal, terminal
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	err = cmd.Start()

@@ -29,9 +29,14 @@ import (
 
 const patience = 20 * time.Second
 
-// cluster starts a member and has the commands of this test use it. Its sessions may be as short as
-// a second.
-func cluster(t *testing.T, change func(*server.Config)) *server.Server {
+// member is a server, and the user of commands that connect to it.
+type member struct {
+	*server.Server
+	user
+}
+
+// cluster starts a member. Its sessions may be as short as a second.
+func cluster(t *testing.T, change func(*server.Config)) *member {
 	t.Helper()
 	cfg := server.Config{
 		Client:   zoocfg.Client{Addr: "127.0.0.1:0", FourLetterWords: []string{"cons"}},
@@ -46,8 +51,7 @@ func cluster(t *testing.T, change func(*server.Config)) *server.Server {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
-	t.Setenv(serversVariable, s.ClientAddr().String())
-	return s
+	return &member{s, user{t, map[string]string{serversVariable: s.ClientAddr().String()}}}
 }
 
 func await(t *testing.T, what string, cond func() bool) {
@@ -78,6 +82,7 @@ func (p *process) wait() (status int, rest []string) {
 
 // TestLockUsage: a wrong command line never ends with a status that CMD could have meant.
 func TestLockUsage(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		args []string
 		want string
@@ -112,10 +117,11 @@ func TestLockUsage(t *testing.T) {
 }
 
 func TestLockPassesStatusAndEnvironment(t *testing.T) {
-	cluster(t, nil)
+	t.Parallel()
+	s := cluster(t, nil)
 	var tokens []int64
 	for range 2 {
-		p := start(t, "", "lock", "/l", "--", "sh", "-c", `echo "$LOCKKEEPER_LOCK $LOCKKEEPER_TOKEN"; exit 7`)
+		p := s.start("", "lock", "/l", "--", "sh", "-c", `echo "$LOCKKEEPER_LOCK $LOCKKEEPER_TOKEN"; exit 7`)
 		status, lines := p.wait()
 		lock, token, _ := strings.Cut(strings.Join(lines, "\n"), " ")
 		n, err := strconv.ParseInt(token, 10, 64)
@@ -127,14 +133,15 @@ func TestLockPassesStatusAndEnvironment(t *testing.T) {
 	if tokens[0] <= 0 || tokens[1] <= tokens[0] {
 		t.Errorf("tokens %v", tokens)
 	}
-	if status, _ := start(t, "", "lock", "/l", "sh", "-c", "kill -9 $$").wait(); status != exitSignal+int(syscall.SIGKILL) {
+	if status, _ := s.start("", "lock", "/l", "sh", "-c", "kill -9 $$").wait(); status != exitSignal+int(syscall.SIGKILL) {
 		t.Errorf("status %d of a command that a signal ended", status)
 	}
 }
 
 // TestLockExcludes: many processes, one counter in a file, no update lost.
 func TestLockExcludes(t *testing.T) {
-	cluster(t, nil)
+	t.Parallel()
+	s := cluster(t, nil)
 	file := filepath.Join(t.TempDir(), "counter")
 	if err := os.WriteFile(file, []byte("0"), 0o644); err != nil {
 		t.Fatal(err)
@@ -142,7 +149,7 @@ func TestLockExcludes(t *testing.T) {
 	const programs = 8
 	var all []*process
 	for range programs {
-		all = append(all, start(t, "", "lock", "/l", "sh", "-c", fmt.Sprintf(`n=$(cat %s); sleep 0.02; echo $((n+1)) > %[1]s`, file)))
+		all = append(all, s.start("", "lock", "/l", "sh", "-c", fmt.Sprintf(`n=$(cat %s); sleep 0.02; echo $((n+1)) > %[1]s`, file)))
 	}
 	for _, p := range all {
 		if status, _ := p.wait(); status != 0 {
@@ -155,53 +162,55 @@ func TestLockExcludes(t *testing.T) {
 }
 
 // holding starts a command that holds a lock, and returns when it does.
-func holding(t *testing.T, args ...string) *process {
-	t.Helper()
-	p := start(t, "", append(args, "sh", "-c", `trap 'echo got TERM; exit 3' TERM; trap 'echo got USR1' USR1; echo runs $$; while :; do sleep 0.02; done`)...)
+func (u *user) holding(args ...string) *process {
+	u.t.Helper()
+	p := u.start("", append(args, "sh", "-c", `trap 'echo got TERM; exit 3' TERM; trap 'echo got USR1' USR1; echo runs $$; while :; do sleep 0.02; done`)...)
 	if l := p.line(); !strings.HasPrefix(l, "runs ") {
-		t.Fatalf("it says %q", l)
+		u.t.Fatalf("it says %q", l)
 	}
 	return p
 }
 
 func TestLockTimeout(t *testing.T) {
-	cluster(t, nil)
-	p := holding(t, "lock", "/l")
-	late := start(t, "", "lock", "-timeout", "0", "/l", "echo", "ran")
+	t.Parallel()
+	s := cluster(t, nil)
+	p := s.holding("lock", "/l")
+	late := s.start("", "lock", "-timeout", "0", "/l", "echo", "ran")
 	if status, lines := late.wait(); status != exitTimedOut || len(lines) > 0 {
 		t.Errorf("-timeout 0: status %d, %q", status, lines)
 	}
-	expectTimeout(t, "/l", "echo", "ran")
+	s.expectTimeout("/l", "echo", "ran")
 	// Another kind of holding, several at a time.
 	for _, args := range [][]string{{"-shared", "/rw"}, {"-n", "2", "/sem"}} {
-		one := holding(t, append([]string{"lock"}, args...)...)
-		two := holding(t, append([]string{"lock"}, args...)...)
+		one := s.holding(append([]string{"lock"}, args...)...)
+		two := s.holding(append([]string{"lock"}, args...)...)
 		_, _ = one.signal(syscall.SIGTERM), two.signal(syscall.SIGTERM)
 	}
-	one, two := holding(t, "lock", "-n", "2", "/sem"), holding(t, "lock", "-n", "2", "/sem")
-	expectTimeout(t, "-n", "2", "/sem", "echo", "ran")
+	one, two := s.holding("lock", "-n", "2", "/sem"), s.holding("lock", "-n", "2", "/sem")
+	s.expectTimeout("-n", "2", "/sem", "echo", "ran")
 	_, _, _ = one.signal(syscall.SIGTERM), two.signal(syscall.SIGTERM), p.signal(syscall.SIGTERM)
 }
 
 // expectTimeout runs the command lock on a lock that others hold, with a timeout that is enough to
 // connect on this machine at this time: with less, the cluster was not reached.
-func expectTimeout(t *testing.T, args ...string) {
-	t.Helper()
+func (u *user) expectTimeout(args ...string) {
+	u.t.Helper()
 	for timeout := 50 * time.Millisecond; ; timeout *= 2 {
-		status, lines := start(t, "", append([]string{"lock", "-timeout", timeout.String()}, args...)...).wait()
+		status, lines := u.start("", append([]string{"lock", "-timeout", timeout.String()}, args...)...).wait()
 		if status == exitTrouble && timeout < patience/2 {
 			continue
 		}
 		if status != exitTimedOut || len(lines) > 0 {
-			t.Errorf("-timeout %s %q: status %d, %q", timeout, args, status, lines)
+			u.t.Errorf("-timeout %s %q: status %d, %q", timeout, args, status, lines)
 		}
 		return
 	}
 }
 
 func TestLockHandsSignalsOn(t *testing.T) {
-	cluster(t, nil)
-	p := holding(t, "lock", "/l")
+	t.Parallel()
+	s := cluster(t, nil)
+	p := s.holding("lock", "/l")
 	if err := p.Process.Signal(syscall.SIGUSR1); err != nil {
 		t.Fatal(err)
 	}
@@ -212,13 +221,13 @@ func TestLockHandsSignalsOn(t *testing.T) {
 		t.Errorf("status %d", status)
 	}
 	// One that waits ends with the signal, and leaves nothing in the queue.
-	holder := holding(t, "lock", "/l")
-	waiter := start(t, "", "lock", "/l", "true")
-	await(t, "a waiter", func() bool { return len(contenders(t, "/l")) == 2 })
+	holder := s.holding("lock", "/l")
+	waiter := s.start("", "lock", "/l", "true")
+	await(t, "a waiter", func() bool { return len(s.contenders("/l")) == 2 })
 	if status := waiter.signal(syscall.SIGINT); status != exitSignal+int(syscall.SIGINT) {
 		t.Errorf("a waiter's status: %d", status)
 	}
-	if n := len(contenders(t, "/l")); n != 1 {
+	if n := len(s.contenders("/l")); n != 1 {
 		t.Errorf("%d contenders are left", n)
 	}
 	holder.signal(syscall.SIGTERM)
@@ -227,6 +236,7 @@ func TestLockHandsSignalsOn(t *testing.T) {
 // TestSignalWithTheGrant: a signal comes in the moment in which the lock is acquired, and the
 // cluster is gone in the next one. The command ends, sooner if there is another signal.
 func TestSignalWithTheGrant(t *testing.T) {
+	t.Parallel()
 	for _, again := range []bool{false, true} {
 		s := cluster(t, nil)
 		session, err := recipes.Connect(recipes.Config{
@@ -278,29 +288,30 @@ func TestSignalWithTheGrant(t *testing.T) {
 }
 
 // contenders asks the command locks.
-func contenders(t *testing.T, path string) []contender {
-	t.Helper()
-	status, stdout, stderr := invoke("locks", "-json", path)
+func (u *user) contenders(path string) []contender {
+	u.t.Helper()
+	status, stdout, stderr := u.invoke("locks", "-json", path)
 	if status != exitOK {
-		t.Fatalf("locks: %d %s", status, stderr)
+		u.t.Fatalf("locks: %d %s", status, stderr)
 	}
 	var l lockState
 	if stdout == "" {
 		return nil
 	}
 	if err := json.Unmarshal([]byte(stdout), &l); err != nil {
-		t.Fatalf("%v: %s", err, stdout)
+		u.t.Fatalf("%v: %s", err, stdout)
 	}
 	return l.Contenders
 }
 
 // TestLockLost: when the cluster is gone, the command is ended, gently and then not.
 func TestLockLost(t *testing.T) {
+	t.Parallel()
 	s := cluster(t, nil)
-	gentle := holding(t, "lock", "-session", "1s", "/a")
-	deaf := start(t, "", "lock", "-session", "1s", "-kill-after", "50ms", "/b", "sh", "-c", `trap '' TERM; echo runs; while :; do sleep 0.02; done`)
+	gentle := s.holding("lock", "-session", "1s", "/a")
+	deaf := s.start("", "lock", "-session", "1s", "-kill-after", "50ms", "/b", "sh", "-c", `trap '' TERM; echo runs; while :; do sleep 0.02; done`)
 	deaf.line()
-	warned := start(t, "", "lock", "-session", "1s", "-on-lost", "warn", "-json", "/c", "sh", "-c", `echo runs; read line; exit 5`)
+	warned := s.start("", "lock", "-session", "1s", "-on-lost", "warn", "-json", "/c", "sh", "-c", `echo runs; read line; exit 5`)
 	_ = warned
 	warned.line()
 	if err := s.Close(); err != nil {
@@ -322,8 +333,9 @@ func TestLockLost(t *testing.T) {
 
 // TestLockKilled: the child command ends when 'lockkeeper lock' is killed.
 func TestLockKilled(t *testing.T) {
-	cluster(t, nil)
-	p := start(t, "", "lock", "/l", "sh", "-c", `echo $$; while :; do sleep 0.02; done`)
+	t.Parallel()
+	s := cluster(t, nil)
+	p := s.start("", "lock", "/l", "sh", "-c", `echo $$; while :; do sleep 0.02; done`)
 	pid, err := strconv.Atoi(p.line())
 	if err != nil {
 		t.Fatal(err)
@@ -338,7 +350,8 @@ func TestLockKilled(t *testing.T) {
 // TestUnreachable: that nobody listens is told at once, by those that have nothing else to wait for
 // with their end.
 func TestUnreachable(t *testing.T) {
-	t.Setenv(serversVariable, "127.0.0.1:1,localhost:2")
+	t.Parallel()
+	nobody := user{t, map[string]string{serversVariable: "127.0.0.1:1,localhost:2"}}
 	const want = ": cannot reach the cluster at 127.0.0.1:1, localhost:2: dial tcp 127.0.0.1:1: connect: connection refused; dial tcp "
 	for _, c := range []struct {
 		args   []string
@@ -356,7 +369,7 @@ func TestUnreachable(t *testing.T) {
 		{[]string{"lock", "-timeout", "200ms", "/l", "true"}, exitTrouble, false, 1},
 	} {
 		began := time.Now()
-		status, _, stderr := invoke(c.args...)
+		status, _, stderr := nobody.invoke(c.args...)
 		took := time.Since(began)
 		if status != c.status || !strings.Contains(stderr, want) || strings.Count(stderr, "; still trying\n") != c.still {
 			t.Errorf("%q: %d %s", c.args, status, stderr)
@@ -382,11 +395,12 @@ func TestUnreachable(t *testing.T) {
 // TestElect: one leads; when it is stopped, the next one does; CMD's end is the end of the
 // leadership.
 func TestElect(t *testing.T) {
-	cluster(t, nil)
-	first := holding(t, "elect", "-data", "one", "/e")
-	second := start(t, "", "elect", "/e", "sh", "-c", `echo leads; exit 4`)
-	await(t, "a candidate", func() bool { return len(contenders(t, "/e")) == 2 })
-	if got := contenders(t, "/e"); string(got[0].Data) != "one" || got[1].Info == nil {
+	t.Parallel()
+	s := cluster(t, nil)
+	first := s.holding("elect", "-data", "one", "/e")
+	second := s.start("", "elect", "/e", "sh", "-c", `echo leads; exit 4`)
+	await(t, "a candidate", func() bool { return len(s.contenders("/e")) == 2 })
+	if got := s.contenders("/e"); string(got[0].Data) != "one" || got[1].Info == nil {
 		t.Errorf("%+v", got)
 	}
 	if status := first.signal(syscall.SIGTERM); status != 3 {
@@ -399,11 +413,12 @@ func TestElect(t *testing.T) {
 
 // TestElectAgain: after its session has expired, a leader stands again, and runs its command again.
 func TestElectAgain(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	var addr string
 	s := cluster(t, func(c *server.Config) { c.Data.Dir = dir })
 	addr = s.ClientAddr().String()
-	p := start(t, "", "elect", "-session", "1s", "/e", "sh", "-c", `echo runs; while :; do sleep 0.02; done`)
+	p := s.start("", "elect", "-session", "1s", "/e", "sh", "-c", `echo runs; while :; do sleep 0.02; done`)
 	p.line()
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
@@ -420,32 +435,33 @@ func TestElectAgain(t *testing.T) {
 
 // TestLocks: the text that 'lockkeeper locks' prints.
 func TestLocks(t *testing.T) {
-	cluster(t, nil)
-	if status, stdout, _ := invoke("locks"); status != exitOK || stdout != "nobody holds or waits for a lock\n" {
+	t.Parallel()
+	s := cluster(t, nil)
+	if status, stdout, _ := s.invoke("locks"); status != exitOK || stdout != "nobody holds or waits for a lock\n" {
 		t.Errorf("%d %q", status, stdout)
 	}
-	holder := holding(t, "lock", "-note", "monthly report", "/jobs/report")
-	reader := holding(t, "lock", "-shared", "/jobs/rw")
-	waiter := start(t, "", "lock", "/jobs/report", "true")
-	await(t, "a waiter", func() bool { return len(contenders(t, "/jobs/report")) == 2 })
+	holder := s.holding("lock", "-note", "monthly report", "/jobs/report")
+	reader := s.holding("lock", "-shared", "/jobs/rw")
+	waiter := s.start("", "lock", "/jobs/report", "true")
+	await(t, "a waiter", func() bool { return len(s.contenders("/jobs/report")) == 2 })
 	line := func(note string) string {
 		return ` +(\w+) +since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d(Z|[+-]\d\d:\d\d) \(\S+\)  \S+\[\d+\]@\S+` + note +
 			`  127\.0\.0\.1:\d+  session 0x[0-9a-f]+  lockkeeper  token \d+\n`
 	}
 	want := `\A/jobs/report\n  holds` + line(` "monthly report"`) + `  waits 1` + line("") + `/jobs/rw\n  holds` + line("") + `\z`
 	for _, args := range [][]string{{"locks"}, {"locks", "/jobs"}} {
-		if status, stdout, stderr := invoke(args...); status != exitOK || !regexp.MustCompile(want).MatchString(stdout) || stderr != "" {
+		if status, stdout, stderr := s.invoke(args...); status != exitOK || !regexp.MustCompile(want).MatchString(stdout) || stderr != "" {
 			t.Errorf("%q: %d\n%s%s", args, status, stdout, stderr)
 		}
 	}
-	if status, stdout, _ := invoke("locks", "/jobs/rw"); status != exitOK || strings.Count(stdout, "\n") != 2 {
+	if status, stdout, _ := s.invoke("locks", "/jobs/rw"); status != exitOK || strings.Count(stdout, "\n") != 2 {
 		t.Errorf("%d\n%s", status, stdout)
 	}
-	status, history, stderr := invoke("locks", "-history", "/jobs/report") // over the client port
+	status, history, stderr := s.invoke("locks", "-history", "/jobs/report") // over the client port
 	if status != exitOK || !strings.Contains(history, "holds it") || !strings.Contains(history, "monthly report") {
 		t.Errorf("-history: %d\n%s%s", status, history, stderr)
 	}
-	watcher := start(t, "", "locks", "-watch", "-json", "/jobs/rw")
+	watcher := s.start("", "locks", "-watch", "-json", "/jobs/rw")
 	if l := watcher.line(); !strings.Contains(l, `"path":"/jobs/rw"`) {
 		t.Errorf("-watch: %s", l)
 	}
@@ -461,10 +477,11 @@ func TestLocks(t *testing.T) {
 // TestLocksSinceWhen: a holder that waited holds since the one before it released the lock; of a
 // server that makes no reports, that is not known.
 func TestLocksSinceWhen(t *testing.T) {
-	cluster(t, nil)
-	first := holding(t, "lock", "/l")
-	second := start(t, "", "lock", "/l", "--", "sh", "-c", "echo has it; exec sleep 60")
-	await(t, "a waiter", func() bool { return len(contenders(t, "/l")) == 2 })
+	t.Parallel()
+	s := cluster(t, nil)
+	first := s.holding("lock", "/l")
+	second := s.start("", "lock", "/l", "--", "sh", "-c", "echo has it; exec sleep 60")
+	await(t, "a waiter", func() bool { return len(s.contenders("/l")) == 2 })
 	queued := time.Now()
 	await(t, "a later second", func() bool { return time.Since(queued) > 1200*time.Millisecond })
 	released := time.Now()
@@ -473,12 +490,12 @@ func TestLocksSinceWhen(t *testing.T) {
 		t.Fatalf("the second says %q", l)
 	}
 	defer second.signal(syscall.SIGTERM)
-	all := contenders(t, "/l")
+	all := s.contenders("/l")
 	if len(all) != 1 || !all[0].SinceExact || all[0].Since.Before(released.Add(-100*time.Millisecond)) ||
 		!all[0].Queued.Before(released.Add(-time.Second)) {
 		t.Errorf("it was released at %v: %+v, since %v", released, all, all[0].Since)
 	}
-	f := clientFlags{servers: usualServers(), session: 10 * time.Second, e: env{stderr: io.Discard}}
+	f := clientFlags{servers: s.ClientAddr().String(), session: 10 * time.Second, e: env{stderr: io.Discard}}
 	c, err := f.connect(recipes.Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -499,10 +516,11 @@ func TestLocksSinceWhen(t *testing.T) {
 // TestFenceOfExportedPath: a script that passes the exported path and token to /fence gets the
 // right answer, also of a semaphore and of readers.
 func TestFenceOfExportedPath(t *testing.T) {
+	t.Parallel()
 	s := cluster(t, func(c *server.Config) { c.HTTP.Addr = "127.0.0.1:0" })
 	const script = `echo "$LOCKKEEPER_LOCK $LOCKKEEPER_TOKEN"; exec sleep 60`
 	for _, args := range [][]string{{"/m"}, {"-n", "2", "/s"}, {"-n", "2", "/s"}, {"-shared", "/rw"}} {
-		p := start(t, "", append(append([]string{"lock"}, args...), "--", "sh", "-c", script)...)
+		p := s.start("", append(append([]string{"lock"}, args...), "--", "sh", "-c", script)...)
 		lock, token, _ := strings.Cut(p.line(), " ")
 		resp, err := http.Get(fmt.Sprintf("http://%s/fence?%s", s.HTTPAddr(), url.Values{"lock": {lock}, "token": {token}}.Encode()))
 		if err != nil {
@@ -518,19 +536,20 @@ func TestFenceOfExportedPath(t *testing.T) {
 // TestStrangers: kazoo's node, behind one that kazoo's library does not wait for, may be a
 // holder's; and 'lock' beside it prints a warning.
 func TestStrangers(t *testing.T) {
-	cluster(t, nil)
-	holder := holding(t, "lock", "/mixed")
-	s, err := recipes.Connect(recipes.Config{Servers: []string{usualServers()}})
+	t.Parallel()
+	s := cluster(t, nil)
+	holder := s.holding("lock", "/mixed")
+	session, err := recipes.Connect(recipes.Config{Servers: []string{s.ClientAddr().String()}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close()
-	kazoo := s.Conn()
+	defer session.Close()
+	kazoo := session.Conn()
 	node, err := kazoo.Create("/mixed/b7bfcd3227404d3880a0eccd4e5100cf__lock__", []byte("py"), zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, stdout, _ := invoke("locks", "/mixed")
+	_, stdout, _ := s.invoke("locks", "/mixed")
 	for _, want := range []string{"\n  holds    write", "\n  may hold write", "\n  warning: __lock__ of kazoo may not wait for lock-: there may be two holders\n"} {
 		if !strings.Contains(stdout, want) {
 			t.Errorf("no %q in\n%s", want, stdout)
@@ -540,14 +559,14 @@ func TestStrangers(t *testing.T) {
 		t.Errorf("a holder may be called a waiter, or we are said not to wait:\n%s", stdout)
 	}
 	_ = holder.signal(syscall.SIGTERM)
-	status, _, stderr := invoke("lock", "-timeout", "0", "/mixed", "true")
+	status, _, stderr := s.invoke("lock", "-timeout", "0", "/mixed", "true")
 	if status != exitTimedOut || !strings.Contains(stderr, "may not wait for this one") || !strings.Contains(stderr, "/mixed") {
 		t.Errorf("lock behind kazoo: %d %s", status, stderr)
 	}
 	if err := kazoo.Delete(node, -1); err != nil {
 		t.Fatal(err)
 	}
-	if status, _, stderr := invoke("lock", "-timeout", "0", "/mixed", "true"); status != 0 || stderr != "" {
+	if status, _, stderr := s.invoke("lock", "-timeout", "0", "/mixed", "true"); status != 0 || stderr != "" {
 		t.Errorf("lock without kazoo: %d %s", status, stderr)
 	}
 }
@@ -623,8 +642,7 @@ func TestIdentity(t *testing.T) {
 		{"", file + "x", "", "-auth-file: open " + file + "x: no such file or directory"},
 		{"", "", "secret", "$LOCKKEEPER_AUTH: must be user:password, or scheme:secret"},
 	} {
-		t.Setenv(authVariable, c.env)
-		f := &clientFlags{auth: c.auth, authFile: c.file}
+		f := &clientFlags{auth: c.auth, authFile: c.file, e: env{variables: map[string]string{authVariable: c.env}}}
 		id, ok, err := f.identity()
 		got := ""
 		switch {
@@ -641,6 +659,7 @@ func TestIdentity(t *testing.T) {
 
 // TestIdentityIsShown: lock, elect and locks work where only one identity may do anything.
 func TestIdentityIsShown(t *testing.T) {
+	t.Parallel()
 	s := cluster(t, nil)
 	owner, err := recipes.Connect(recipes.Config{
 		Servers: []string{s.ClientAddr().String()},
@@ -657,18 +676,18 @@ func TestIdentityIsShown(t *testing.T) {
 	}
 	commands := [][]string{{"lock", "/mine/lock", "true"}, {"elect", "/mine/election", "true"}, {"locks", "/mine"}}
 	for _, args := range commands {
-		if status, _ := start(t, "", args...).wait(); status == 0 {
+		if status, _ := s.start("", args...).wait(); status == 0 {
 			t.Errorf("%q works without an identity", args)
 		}
 	}
-	t.Setenv(authVariable, "me:pw")
+	s.variables[authVariable] = "me:pw"
 	for _, args := range commands {
-		p := start(t, "", args...)
+		p := s.start("", args...)
 		if status, lines := p.wait(); status != 0 {
 			t.Errorf("%q: %d %q %s", args, status, lines, p.stderr.String())
 		}
 	}
-	p := start(t, "", "lock", "-auth", "key:nothing", "/mine/lock", "true")
+	p := s.start("", "lock", "-auth", "key:nothing", "/mine/lock", "true")
 	if status, _ := p.wait(); status != exitTrouble || !strings.Contains(p.stderr.String(), `refuses the identity of scheme "key"`) {
 		t.Errorf("a scheme that the server does not have: %d %s", status, p.stderr.String())
 	}
@@ -677,6 +696,7 @@ func TestIdentityIsShown(t *testing.T) {
 // TestNodesBelongToTheirMaker: with an identity, lock, elect and create make nodes that others read
 // and cannot delete, unless -acl says otherwise; parents, too.
 func TestNodesBelongToTheirMaker(t *testing.T) {
+	t.Parallel()
 	s := cluster(t, nil)
 	file := filepath.Join(t.TempDir(), "auth")
 	if err := os.WriteFile(file, []byte("me:pw"), 0o600); err != nil {
@@ -707,9 +727,9 @@ func TestNodesBelongToTheirMaker(t *testing.T) {
 		parent := fmt.Sprintf("/parent%d", i)
 		args := append(tt.args, parent+"/lock")
 		if tt.args[0] != "create" {
-			args = append(args, "sh", "-c", "echo has; cat")
+			args = append(args, "sh", "-c", "echo has; exec sleep 60")
 		}
-		p := start(t, "", args...)
+		p := s.start("", args...)
 		if tt.want == nil {
 			if status, _ := p.wait(); status == 0 {
 				t.Errorf("%q succeeds", tt.args)
@@ -761,7 +781,8 @@ func TestNodesBelongToTheirMaker(t *testing.T) {
 
 // TestIdentityWarnings: a file that others can read, and a path that others can empty.
 func TestIdentityWarnings(t *testing.T) {
-	cluster(t, nil)
+	t.Parallel()
+	s := cluster(t, nil)
 	file := filepath.Join(t.TempDir(), "auth")
 	if err := os.WriteFile(file, []byte("me:pw"), 0o644); err != nil {
 		t.Fatal(err)
@@ -769,7 +790,7 @@ func TestIdentityWarnings(t *testing.T) {
 	if err := os.Chmod(file, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if status, _ := start(t, "", "lock", "/open", "true").wait(); status != 0 {
+	if status, _ := s.start("", "lock", "/open", "true").wait(); status != 0 {
 		t.Fatal(status)
 	}
 	for _, tt := range []struct {
@@ -780,7 +801,7 @@ func TestIdentityWarnings(t *testing.T) {
 		{[]string{"lock", "-auth-file", file, "/mine", "true"}, []string{"every user of this machine can read"}},
 		{[]string{"lock", "/open", "true"}, nil},
 	} {
-		p := start(t, "", tt.args...)
+		p := s.start("", tt.args...)
 		if status, _ := p.wait(); status != 0 {
 			t.Errorf("%q: status %d", tt.args, status)
 		}
@@ -794,7 +815,7 @@ func TestIdentityWarnings(t *testing.T) {
 			t.Errorf("%q: %s", tt.args, text)
 		}
 	}
-	p := start(t, "", "lock", "/mine", "true")
+	p := s.start("", "lock", "/mine", "true")
 	if status, _ := p.wait(); status != exitTrouble || !strings.Contains(p.stderr.String(), "belongs to another identity") {
 		t.Errorf("a lock of another identity: %d %s", status, p.stderr.String())
 	}
@@ -802,7 +823,8 @@ func TestIdentityWarnings(t *testing.T) {
 
 // TestSASLLogin: the commands work where nobody is served who has not logged in with SASL.
 func TestSASLLogin(t *testing.T) {
-	cluster(t, func(c *server.Config) {
+	t.Parallel()
+	s := cluster(t, func(c *server.Config) {
 		c.Auth.SASLUsers = sasl.Users{"me": sasl.NewHA1("me", "p:w")}
 		c.Auth.RequiredSchemes = []string{"sasl"}
 	})
@@ -811,14 +833,14 @@ func TestSASLLogin(t *testing.T) {
 		"sasl:me:x":   `refuses the identity of scheme "sasl"`,
 		"sasl:you:p":  `refuses the identity of scheme "sasl"`,
 	} {
-		t.Setenv(authVariable, auth)
-		p := start(t, "", "lock", "-timeout", "10s", "/lock", "true")
+		s.variables[authVariable] = auth
+		p := s.start("", "lock", "-timeout", "10s", "/lock", "true")
 		if status, _ := p.wait(); (status == 0) != (want == "") || !strings.Contains(p.stderr.String(), want) {
 			t.Errorf("%s: %d %s", auth, status, p.stderr.String())
 		}
 	}
-	cluster(t, nil)
-	p := start(t, "", "lock", "-auth", "sasl:me:pw", "/lock", "true")
+	s = cluster(t, nil)
+	p := s.start("", "lock", "-auth", "sasl:me:pw", "/lock", "true")
 	if status, _ := p.wait(); status != exitTrouble || !strings.Contains(p.stderr.String(), "does not log in with SASL") {
 		t.Errorf("a member without SASL: %d %s", status, p.stderr.String())
 	}
@@ -826,14 +848,15 @@ func TestSASLLogin(t *testing.T) {
 
 // TestNestedDeadlock: commands in commands that wait for each other, and one that waits for itself.
 func TestNestedDeadlock(t *testing.T) {
-	cluster(t, nil)
+	t.Parallel()
+	s := cluster(t, nil)
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "go")
 	nested := func(outer, inner string) *process {
-		return start(t, "", "lock", outer, "sh", "-c",
+		return s.start("", "lock", outer, "sh", "-c",
 			fmt.Sprintf("echo has; while ! test -e %s; do sleep 0.02; done; exec %s lock %s true", file, self, inner))
 	}
 	one, two, alone := nested("/a", "/b"), nested("/b", "/a"), nested("/own", "/own")
@@ -846,11 +869,11 @@ func TestNestedDeadlock(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range []string{"/a", "/b", "/own"} {
-		await(t, "the inner commands", func() bool { return len(contenders(t, path)) == 2 })
+		await(t, "the inner commands", func() bool { return len(s.contenders(path)) == 2 })
 	}
-	third := start(t, "", "lock", "/a", "true") // waits for the circle, and is not in it
-	await(t, "the third", func() bool { return len(contenders(t, "/a")) == 3 })
-	_, stdout, _ := invoke("locks")
+	third := s.start("", "lock", "/a", "true") // waits for the circle, and is not in it
+	await(t, "the third", func() bool { return len(s.contenders("/a")) == 3 })
+	_, stdout, _ := s.invoke("locks")
 	var marked []string
 	for l := range strings.Lines(stdout) {
 		if strings.Contains(l, "deadlock") {
@@ -870,13 +893,14 @@ func TestNestedDeadlock(t *testing.T) {
 
 // TestWatchSeesEveryHolder: those who hold a lock for some milliseconds, too.
 func TestWatchSeesEveryHolder(t *testing.T) {
+	t.Parallel()
 	s := cluster(t, nil)
 	session, err := recipes.Connect(recipes.Config{Servers: []string{s.ClientAddr().String()}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer session.Close()
-	watcher := start(t, "", "locks", "-watch", "-json", "/w")
+	watcher := s.start("", "locks", "-watch", "-json", "/w")
 	// It has begun when it shows somebody.
 	first, err := recipes.NewMutex(session, "/w/first", recipes.MutexOptions{}).Lock(t.Context())
 	if err != nil {

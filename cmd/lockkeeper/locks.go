@@ -41,23 +41,24 @@ type lockLister struct {
 	last    string       // this list
 }
 
-func (l *lockLister) flags(fs *flag.FlagSet) {
-	l.clientFlags.flags(fs)
-	l.console.flags(fs)
+func (l *lockLister) flags(fs *flag.FlagSet, e env) {
+	l.clientFlags.flags(fs, e)
+	l.console.flags(fs, e)
 	l.fs = fs
 	fs.BoolVar(&l.past, "history", false,
 		"show who held the lock PATH from when to when, and how it ended, as far as the member at -http has seen it")
 	fs.BoolVar(&l.watch, "watch", false,
 		"go on, and show the locks again whenever something has changed. \"passed by\" are "+
-			"contenders that have come and gone, or stopped waiting, between two looks: they may have held the lock. No one is "+
+			"contenders that have come and gone, or stopped waiting, between two looks: they may have held the lock. "+
+			"No one is "+
 			"missed while the connection stands (with a server older than ZooKeeper 3.6 it looks once a second, "+
 			"and misses some)")
 	durationVar(fs, &l.timeout, "timeout", tryPatience,
 		"`d` how long to try to reach the cluster (default 10s, but not at all if nobody listens at any address)")
 }
 
-func (l *lockLister) run(e env, args []string) error {
-	l.e, l.root = e, "/"
+func (l *lockLister) run(_ env, args []string) error {
+	l.root = "/"
 	if err := l.check(); err != nil {
 		return usageError{err}
 	}
@@ -106,8 +107,10 @@ func (l *lockLister) show(config recipes.Config, patience bool) error {
 		list, err := c.locks(l.root, l.timeout)
 		switch {
 		case errors.Is(err, context.DeadlineExceeded) && c.connected():
-			return fmt.Errorf("not all nodes at and below %s could be looked through within %v: PATH names a part of the tree, and "+
-				"-timeout gives more time (a lockkeeper server gives all locks at once, unless it has no memory for them; this one did not)", l.root, l.timeout)
+			return fmt.Errorf("not all nodes at and below %s could be looked through within %v: PATH names a part of "+
+				"the tree, and "+
+				"-timeout gives more time (a lockkeeper server gives all locks at once, unless it has no memory for "+
+				"them; this one did not)", l.root, l.timeout)
 		case errors.Is(err, context.DeadlineExceeded):
 			return errors.New(c.unreachable())
 		case errors.Is(err, recipes.ErrLoginRequired):
@@ -297,7 +300,8 @@ func (l lockList) text(now time.Time) string {
 				state = fmt.Sprintf("waits %d", position)
 			}
 			fmt.Fprintf(&b, "  %-8s %-7s %s", state, c.Kind, c.since(now))
-			for _, s := range []string{c.self(), c.Address, "session " + c.SessionText, c.Library, fmt.Sprintf("token %d", c.Token)} {
+			for _, s := range []string{c.self(), c.Address, "session " + c.SessionText, c.Library,
+				fmt.Sprintf("token %d", c.Token)} {
 				if s != "" {
 					b.WriteString("  " + s)
 				}
@@ -364,7 +368,8 @@ func (c *contender) self() string {
 	}
 	var parts []string
 	if c.Info.Program != "" {
-		parts = append(parts, fmt.Sprintf("%s[%d]@%s", plain(c.Info.Program), c.Info.PID, plain(cmp.Or(c.Info.Host, "?"))))
+		parts = append(parts, fmt.Sprintf("%s[%d]@%s", plain(c.Info.Program), c.Info.PID,
+			plain(cmp.Or(c.Info.Host, "?"))))
 	}
 	if c.Info.Note != "" {
 		parts = append(parts, fmt.Sprintf("%q", c.Info.Note))

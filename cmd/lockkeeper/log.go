@@ -11,7 +11,7 @@ import (
 
 type logCommand struct{ to, dataDir string }
 
-func (c *logCommand) flags(fs *flag.FlagSet) {
+func (c *logCommand) flags(fs *flag.FlagSet, _ env) {
 	fs.StringVar(&c.to, "to", "", "`kind` the kind, without a file: wal (default) or bolt")
 	fs.StringVar(&c.dataDir, "data-dir", "", "`directory` where the data is, without a file (default lockkeeper-data)")
 }
@@ -23,7 +23,8 @@ func (c *logCommand) run(e env, args []string) (err error) {
 	cfg := server.Config{Data: zoocfg.Data{Dir: c.dataDir}}
 	if len(args) == 2 {
 		if c.to != "" || c.dataDir != "" {
-			return wrongUsage("-to and -data-dir are for a member without a file; set logStore and dataDir in %s", args[1])
+			return wrongUsage("-to and -data-dir are for a member without a file; set logStore and dataDir in %s",
+				args[1])
 		}
 		if cfg, err = server.LoadConfig(args[1], zoocfg.AllowUnknownKeys); err != nil {
 			fmt.Fprintf(e.stderr, "%v\n", err)

@@ -15,6 +15,7 @@ import (
 // A member with a log of another kind than its configuration says does not start, names the command
 // that moves the log, and starts after that.
 func TestLogConvert(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "zoo.cfg")
 	ports, err := freeport.Take(1)

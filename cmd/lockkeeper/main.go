@@ -27,10 +27,22 @@ const (
 	exitSignal = guard.ExitSignal // plus the signal's number
 )
 
-// env are the output streams of a command, and the signals that stop it.
+// env are the output streams of a command, the signals that stop it, and the environment variables
+// that stand for its flags.
 type env struct {
 	stdout, stderr io.Writer
 	signals        <-chan os.Signal // to stop
+	variables      map[string]string
+}
+
+// environment returns the variables of this process.
+func environment() map[string]string {
+	variables := map[string]string{}
+	for _, entry := range os.Environ() {
+		name, value, _ := strings.Cut(entry, "=")
+		variables[name] = value
+	}
+	return variables
 }
 
 func main() {
@@ -46,14 +58,14 @@ func main() {
 		}
 	}
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
-	os.Exit(run(os.Args[1:], env{os.Stdout, os.Stderr, signals}))
+	os.Exit(run(os.Args[1:], env{os.Stdout, os.Stderr, signals, environment()}))
 }
 
 // runner is a command: a struct with its flags as fields.
 type runner interface {
 	// flags declares the flags. The usage of each begins with the name of its value in backquotes,
-	// unless it is a boolean.
-	flags(fs *flag.FlagSet)
+	// unless it is a boolean. The defaults may depend on e.
+	flags(fs *flag.FlagSet, e env)
 	// run runs the command with the arguments that the flags have left over. The error is a
 	// usageError, an exitStatus if everything has been said, or why the command failed.
 	run(e env, args []string) error
@@ -192,13 +204,15 @@ func run(args []string, e env) (status int) {
 func newRoot(e env, status *int) *cobra.Command {
 	serve, _ := findCommand("serve")
 	root := &cobra.Command{Use: "lockkeeper", Args: cobra.ArbitraryArgs, DisableFlagParsing: true,
-		SilenceErrors: true, SilenceUsage: true, ValidArgsFunction: serve.validArgs, Run: func(*cobra.Command, []string) {}}
+		SilenceErrors: true, SilenceUsage: true, ValidArgsFunction: serve.validArgs(e),
+		Run: func(*cobra.Command, []string) {}}
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetOut(e.stdout)
 	root.SetErr(e.stderr)
 	for _, c := range commands() {
-		sub := &cobra.Command{Use: c.name, Short: c.short(), DisableFlagParsing: true, ValidArgsFunction: c.validArgs,
-			Run: func(_ *cobra.Command, args []string) { *status = c.execute(e, args) }}
+		sub := &cobra.Command{Use: c.name, Short: c.short(), DisableFlagParsing: true,
+			ValidArgsFunction: c.validArgs(e),
+			Run:               func(_ *cobra.Command, args []string) { *status = c.execute(e, args) }}
 		if c.name == "help" {
 			root.SetHelpCommand(sub)
 		}
@@ -207,13 +221,16 @@ func newRoot(e env, status *int) *cobra.Command {
 	return root
 }
 
-func (c command) validArgs(_ *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
-	return c.complete(args, toComplete)
+// validArgs completes the arguments of the command.
+func (c command) validArgs(e env) cobra.CompletionFunc {
+	return func(_ *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+		return c.complete(e, args, toComplete)
+	}
 }
 
 // execute runs the command with its flags and arguments, and returns the exit status.
 func (c command) execute(e env, args []string) int {
-	rest, err := c.parse(c.flagSet(), args)
+	rest, err := c.parse(c.flagSet(e), args)
 	if err == nil {
 		err = c.runner.run(e, rest)
 	}
@@ -239,10 +256,10 @@ func (c command) execute(e env, args []string) int {
 	return exitUsage
 }
 
-func (c command) flagSet() *flag.FlagSet {
+func (c command) flagSet(e env) *flag.FlagSet {
 	fs := flag.NewFlagSet(c.name, flag.ContinueOnError)
 	fs.SetOutput(io.Discard) // the texts are ours
-	c.runner.flags(fs)
+	c.runner.flags(fs, e)
 	return fs
 }
 
@@ -325,4 +342,4 @@ func given(fs *flag.FlagSet, name string) (found bool) {
 // noFlags is part of commands without flags.
 type noFlags struct{}
 
-func (noFlags) flags(*flag.FlagSet) {}
+func (noFlags) flags(*flag.FlagSet, env) {}

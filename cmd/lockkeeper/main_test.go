@@ -47,8 +47,9 @@ func heedSignals() {
 
 // TestIgnoredSignalsStayIgnored: nohup has its effect, on the command too.
 func TestIgnoredSignalsStayIgnored(t *testing.T) {
-	cluster(t, nil)
-	p := startBinary(t, "/bin/sh", t.TempDir(), "-c",
+	t.Parallel()
+	s := cluster(t, nil)
+	p := s.startBinary("/bin/sh", t.TempDir(), "-c",
 		fmt.Sprintf(`trap "" HUP; exec %s lock /l sh -c 'echo has; while ! test -e go; do sleep 0.02; done; echo done'`, os.Args[0]))
 	if l := p.line(); l != "has" {
 		t.Fatalf("it says %q", l)
@@ -64,14 +65,36 @@ func TestIgnoredSignalsStayIgnored(t *testing.T) {
 	}
 }
 
+// user is somebody who runs commands, with the environment variables that they have.
+type user struct {
+	t         *testing.T
+	variables map[string]string
+}
+
+// as returns the user for a subtest.
+func (u *user) as(t *testing.T) *user { return &user{t, u.variables} }
+
+// environ is the environment of a process that is the command.
+func (u *user) environ() []string {
+	list := append(os.Environ(), asCommand+"=1")
+	for name, value := range u.variables {
+		list = append(list, name+"="+value)
+	}
+	return list
+}
+
 // invoke runs a command line that ends by itself.
-func invoke(args ...string) (status int, stdout, stderr string) {
+func (u *user) invoke(args ...string) (status int, stdout, stderr string) {
 	var out, err bytes.Buffer
-	status = run(args, env{&out, &err, nil})
+	status = run(args, env{&out, &err, nil, u.variables})
 	return status, out.String(), err.String()
 }
 
+// invoke is the user's, without variables.
+func invoke(args ...string) (status int, stdout, stderr string) { return new(user).invoke(args...) }
+
 func TestHelp(t *testing.T) {
+	t.Parallel()
 	of := func(name string) string {
 		c, _ := findCommand(name)
 		return c.help()
@@ -110,7 +133,7 @@ func TestHelpDescribesFlags(t *testing.T) {
 	flags := 0
 	for _, c := range commands() {
 		text := c.help()
-		c.flagSet().VisitAll(func(f *flag.Flag) {
+		c.flagSet(env{}).VisitAll(func(f *flag.Flag) {
 			flags++
 			value := ` \S.*`
 			if b, ok := f.Value.(interface{ IsBoolFlag() bool }); ok && b.IsBoolFlag() {
@@ -132,6 +155,7 @@ func TestHelpDescribesFlags(t *testing.T) {
 }
 
 func TestVersion(t *testing.T) {
+	t.Parallel()
 	for _, args := range [][]string{{"version"}, {"--version"}, {"-version"}} {
 		status, stdout, stderr := invoke(args...)
 		if status != exitOK || stderr != "" || !regexp.MustCompile(`\Alockkeeper \d+\.\d+\.\d+\ncommit     (unknown|[0-9a-f]{12}.*)\ndate       (unknown|\d{4}-.* UTC)\ncompiler   go\S+\nprotocol   ZooKeeper 3\.9\.5\n\z`).MatchString(stdout) {
@@ -141,6 +165,7 @@ func TestVersion(t *testing.T) {
 }
 
 func TestWrongUsage(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "zoo.cfg")
 	if err := os.WriteFile(file, nil, 0o644); err != nil {
@@ -179,6 +204,7 @@ func TestWrongUsage(t *testing.T) {
 
 // TestDoesNotStart: every reason stands on a line of its own, with the place first.
 func TestDoesNotStart(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "zoo.cfg")
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
@@ -246,14 +272,20 @@ func (b *lockedBuffer) Len() int { return len(b.String()) }
 // start starts the command in a directory of its own, unless dir names one.
 func start(t *testing.T, dir string, args ...string) *process {
 	t.Helper()
-	return startBinary(t, os.Args[0], dir, args...)
+	return (&user{t: t}).start(dir, args...)
+}
+
+func (u *user) start(dir string, args ...string) *process {
+	u.t.Helper()
+	return u.startBinary(os.Args[0], dir, args...)
 }
 
 // startBinary starts that program as the command.
-func startBinary(t *testing.T, binary, dir string, args ...string) *process {
+func (u *user) startBinary(binary, dir string, args ...string) *process {
+	t := u.t
 	t.Helper()
 	p := &process{Cmd: exec.Command(binary, args...), t: t, lines: make(chan string, 100)}
-	p.Env = append(os.Environ(), asCommand+"=1")
+	p.Env = u.environ()
 	p.Dir = dir
 	p.Stderr = &p.stderr
 	p.WaitDelay = time.Second
@@ -331,6 +363,7 @@ func word(t *testing.T, addr, word string) string {
 // TestServeWithoutFile: one line on standard output, nothing on standard error, the data directory
 // where the line says, and a clean end.
 func TestServeWithoutFile(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
 		p := start(t, dir, "-client-address", "127.0.0.1:0")
@@ -358,6 +391,7 @@ func TestServeWithoutFile(t *testing.T) {
 
 // TestServeFile: the log is on standard error, at the level that was asked for.
 func TestServeFile(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "zoo.cfg")
 	text := "clientPortAddress=127.0.0.1\nclientPort=%d\ndataDir=%s/data\n4lw.commands.whitelist=ruok\npreAllocSize=1\n"
@@ -389,6 +423,7 @@ func TestServeFile(t *testing.T) {
 
 // With -log-format json each line of the log is an object with readable texts as values.
 func TestJSONLog(t *testing.T) {
+	t.Parallel()
 	p := start(t, t.TempDir(), "-client-address", "127.0.0.1:0", "-log-level", "info", "-log-format", "json")
 	p.line()
 	if status := p.signal(syscall.SIGTERM); status != exitOK {
@@ -411,6 +446,7 @@ func TestJSONLog(t *testing.T) {
 
 // SIGHUP stops a member as SIGTERM does.
 func TestHangupStopsInOrder(t *testing.T) {
+	t.Parallel()
 	p := start(t, t.TempDir(), "-client-address", "127.0.0.1:0", "-log-level", "info")
 	p.line()
 	if status := p.signal(syscall.SIGHUP); status != exitOK {
@@ -424,6 +460,7 @@ func TestHangupStopsInOrder(t *testing.T) {
 // TestSecondSignal ends it at once although a client does not close its side, but only when it
 // comes more than a second after the first: timeout(1) sends one signal twice.
 func TestSecondSignal(t *testing.T) {
+	t.Parallel()
 	p := start(t, t.TempDir(), "-client-address", "127.0.0.1:0", "-log-level", "info")
 	m := listens.FindStringSubmatch(p.line())
 	if m == nil {

@@ -180,8 +180,9 @@ func (m *memberStatus) parse(text string) error {
 // consLine is a line of the four-letter word cons: a connection that has a session.
 var consLine = regexp.MustCompile(`(?m)^ /(\S+)\[[0-9a-f]+\]\(.*,sid=0x([0-9a-f]+),`)
 
-// sessionAddresses reads the addresses of the clients from the servers. It leaves out a server that
-// does not answer, or does not have cons in its whitelist.
+// sessionAddresses reads the addresses of the clients from servers that make no reports: ZooKeeper
+// has them in cons, and in no JSON of the client port. It leaves out a server that does not answer,
+// or does not have cons in its whitelist.
 func (f *clientFlags) sessionAddresses(ctx context.Context, servers []string) map[int64]string {
 	found := map[int64]string{}
 	for _, server := range servers {
@@ -261,7 +262,8 @@ func (f *clientFlags) unreached(err error, server string, patience time.Duration
 
 // shortCause is a cause without the address and the package.
 func shortCause(err error) error {
-	for _, known := range []error{recipes.ErrTLSNeeded, recipes.ErrNoTLS, recipes.ErrCertificateNeeded, recipes.ErrHTTP} {
+	for _, known := range []error{recipes.ErrTLSNeeded, recipes.ErrNoTLS, recipes.ErrCertificateNeeded,
+		recipes.ErrHTTP} {
 		if errors.Is(err, known) {
 			return errors.New(strings.TrimPrefix(known.Error(), "recipes: ") + hintOf(known))
 		}

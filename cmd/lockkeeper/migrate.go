@@ -17,7 +17,7 @@ import (
 // importCommand takes over the data of ZooKeeper without starting a member.
 type importCommand struct{}
 
-func (c importCommand) flags(*flag.FlagSet) {}
+func (c importCommand) flags(*flag.FlagSet, env) {}
 
 func (c importCommand) run(e env, args []string) error {
 	if len(args) == 0 {
@@ -46,7 +46,8 @@ func memberConfig(path string) (server.Config, error) {
 		return server.LoadConfig(path)
 	}
 	if _, err := os.Stat(filepath.Join(path, "myid")); err == nil {
-		return server.Config{}, fmt.Errorf("%s is of a member of a cluster, and does not name the other members: name its zoo.cfg", path)
+		return server.Config{}, fmt.Errorf("%s is of a member of a cluster, and does not name the other members: "+
+			"name its zoo.cfg", path)
 	}
 	return server.Config{Data: zoocfg.Data{Dir: path}, Client: zoocfg.Client{Addr: "localhost:0"}}, nil
 }
@@ -54,8 +55,9 @@ func memberConfig(path string) (server.Config, error) {
 // exportCommand writes ZooKeeper's files.
 type exportCommand struct{ snapshot string }
 
-func (c *exportCommand) flags(fs *flag.FlagSet) {
-	fs.StringVar(&c.snapshot, "snapshot", "", "`file` of 'lockkeeper snapshot save', instead of the data of the stopped member")
+func (c *exportCommand) flags(fs *flag.FlagSet, _ env) {
+	fs.StringVar(&c.snapshot, "snapshot", "", "`file` of 'lockkeeper snapshot save', instead of the data of the "+
+		"stopped member")
 }
 
 type exported struct {
@@ -76,7 +78,8 @@ func (c *exportCommand) run(e env, args []string) error {
 			Cluster: zoocfg.Cluster{ID: 1},
 		}
 	default:
-		return wrongUsage("it needs the zoo.cfg of the member, or the data directory of a server alone, and a new directory: " +
+		return wrongUsage("it needs the zoo.cfg of the member, or the data directory of a server alone, and a new " +
+			"directory: " +
 			"lockkeeper export zoo.cfg DIR; with -snapshot the new directory is enough")
 	}
 	if err != nil {
@@ -96,7 +99,8 @@ func (c *exportCommand) run(e env, args []string) error {
 	fmt.Fprintf(e.stdout, "%s has what ZooKeeper starts with: zxid 0x%x, epoch %d, %d nodes, %d sessions\n",
 		args[len(args)-1], uint64(r.Zxid), r.Epoch, r.Nodes, r.Sessions)
 	if r.Left > 0 {
-		fmt.Fprintf(e.stdout, "%d sessions are not in it, nor their ephemeral nodes: ZooKeeper would not accept their passwords\n", r.Left)
+		fmt.Fprintf(e.stdout, "%d sessions are not in it, nor their ephemeral nodes: ZooKeeper would not accept "+
+			"their passwords\n", r.Left)
 	}
 	return nil
 }

@@ -45,6 +45,7 @@ func says(t *testing.T, status int, parts []string, args ...string) string {
 
 // A directory of ZooKeeper is looked at, imported, looked at again, exported, and is the same then.
 func TestImportCommand(t *testing.T) {
+	t.Parallel()
 	dir := copyRecorded(t)
 	before := says(t, exitOK, []string{"data of ZooKeeper, whole, up to zxid 0x72", "an import would take: all of it"}, "inspect", dir)
 	says(t, exitOK, []string{"data of ZooKeeper imported", "zxid=0x72", "sessions=5"}, "import", dir)

@@ -57,6 +57,7 @@ func startMistaken(t *testing.T) (ports map[string]string, certs string) {
 
 // TestMistakesAreNamed: a command that cannot do its work says why, and which flag helps.
 func TestMistakesAreNamed(t *testing.T) {
+	t.Parallel()
 	ports, certs := startMistaken(t)
 	ca := " -tls-ca " + filepath.Join(certs, "app", "ca.pem")
 	both := ca + " -tls-cert " + filepath.Join(certs, "app", "tls.pem")

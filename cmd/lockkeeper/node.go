@@ -62,8 +62,8 @@ type nodeCommand struct {
 	unlisted int // nodes with children that may not be listed
 }
 
-func (n *nodeCommand) flags(fs *flag.FlagSet) {
-	n.clientFlags.flags(fs)
+func (n *nodeCommand) flags(fs *flag.FlagSet, e env) {
+	n.clientFlags.flags(fs, e)
 	n.fs = fs
 	durationVar(fs, &n.timeout, "timeout", tryPatience,
 		"`d` how long to try to reach the cluster, and to wait for each answer (default 10s, but not at all if nobody "+
@@ -75,17 +75,22 @@ func (n *nodeCommand) flags(fs *flag.FlagSet) {
 		fs.BoolVar(&n.recursive, "r", false, "everything below PATH, too")
 	case "create":
 		fs.BoolVar(&n.parents, "p", false, "make the parents that are missing, too, with the same ACL and without data")
-		fs.BoolVar(&n.sequential, "s", false, "let the server append a number of ten digits to PATH, which grows with each node")
-		fs.BoolVar(&n.container, "c", false, "a container: the server deletes it some time after its last child is gone")
-		fs.BoolVar(&n.ephemeral, "e", false, "keep the node for as long as this command runs: it ends with a signal, or with "+
+		fs.BoolVar(&n.sequential, "s", false, "let the server append a number of ten digits to PATH, which grows "+
+			"with each node")
+		fs.BoolVar(&n.container, "c", false, "a container: the server deletes it some time after its last "+
+			"child is gone")
+		fs.BoolVar(&n.ephemeral, "e", false, "keep the node for as long as this command runs: it ends with a "+
+			"signal, or with "+
 			"its session")
-		durationVar(fs, &n.ttl, "ttl", 0, "`d` have the server delete the node when it has not been changed for that long and "+
+		durationVar(fs, &n.ttl, "ttl", 0, "`d` have the server delete the node when it has not been changed for that "+
+			"long and "+
 			"has no children (ZooKeeper needs zookeeper.extendedTypesEnabled=true)")
 		n.aclFlag(fs)
 	}
 	switch n.command {
 	case "ls", "get", "stat":
-		fs.BoolVar(&n.sync, "sync", false, "read the state of the moment when the command began, or a later one: without it a member may answer that is "+
+		fs.BoolVar(&n.sync, "sync", false, "read the state of the moment when the command began, or a later one: "+
+			"without it a member may answer that is "+
 			"a little behind")
 	case "set", "delete":
 		fs.IntVar(&n.version, "version", -1, "`n` only if the node has this version, which stat shows (default: any)")
@@ -96,7 +101,6 @@ func (n *nodeCommand) flags(fs *flag.FlagSet) {
 }
 
 func (n *nodeCommand) run(e env, args []string) error {
-	n.e = e
 	path, err := n.check(args)
 	if err != nil {
 		return usageError{err}
@@ -161,7 +165,8 @@ func (n *nodeCommand) check(args []string) (path string, err error) {
 		}
 	}
 	if len(n.data) > maxNodeData {
-		return "", fmt.Errorf("the data is longer than %d bytes; servers take less than 1 MB unless jute.maxbuffer says otherwise",
+		return "", fmt.Errorf("the data is longer than %d bytes; servers take less than 1 MB unless jute.maxbuffer "+
+			"says otherwise",
 			maxNodeData)
 	}
 	return path, nil
@@ -239,11 +244,14 @@ func (n *nodeCommand) explain(err error, path string, update bool) error {
 	case errors.Is(err, zk.ErrNodeExists):
 		return failure(exitNodeExists, "NodeExists", "%s exists already", path)
 	case errors.Is(err, zk.ErrBadVersion):
-		return failure(exitBadVersion, "BadVersion", "%s does not have version %d any more, or not yet", path, n.version)
+		return failure(exitBadVersion, "BadVersion", "%s does not have version %d any more, or not yet", path,
+			n.version)
 	case errors.Is(err, zk.ErrNoAuth):
-		return failure(exitNoAuth, "NoAuth", "the ACL does not allow this at %s: -auth or -auth-file says who you are", path)
+		return failure(exitNoAuth, "NoAuth", "the ACL does not allow this at %s: -auth or -auth-file says who you are",
+			path)
 	case errors.Is(err, zk.ErrAuthFailed):
-		return failure(exitNoAuth, "AuthFailed", "the server refuses the identity that -auth, -auth-file or $%s names", authVariable)
+		return failure(exitNoAuth, "AuthFailed", "the server refuses the identity that -auth, -auth-file or $%s names",
+			authVariable)
 	case errors.Is(err, recipes.ErrLoginRequired):
 		return failure(exitNoAuth, "SessionClosedRequireSaslAuth", "%v", loginRequired())
 	case errors.Is(err, zk.ErrNotEmpty) && n.recursive:
@@ -251,7 +259,8 @@ func (n *nodeCommand) explain(err error, path string, update bool) error {
 	case errors.Is(err, zk.ErrNotEmpty):
 		return failure(exitNotEmpty, "NotEmpty", "%s has children (-r deletes them, too)", path)
 	case errors.Is(err, zk.ErrBadArguments) && len(n.data) > usualNodeData:
-		return failure(exitFailed, "BadArguments", "the server refuses the request: %d bytes of data are more than its jute.maxbuffer "+
+		return failure(exitFailed, "BadArguments", "the server refuses the request: %d bytes of data are more than "+
+			"its jute.maxbuffer "+
 			"allows (1 MB with the name and the ACL, if it is not set), or than a limit of its own", len(n.data))
 	case errors.Is(err, zk.ErrNoServer), !update && isLost(err):
 		return failure(exitUnreachable, "Unreachable", "%s", n.c.unreachable())
@@ -261,12 +270,14 @@ func (n *nodeCommand) explain(err error, path string, update bool) error {
 			cause += "; a server closes the connection for data that are too large, see jute.maxbuffer"
 		}
 		return failure(exitUnknown, "Unknown",
-			"the connection was lost, and with it the answer (%s): 'lockkeeper stat %s' shows what came of it", cause, path)
+			"the connection was lost, and with it the answer (%s): 'lockkeeper stat %s' shows what came of it", cause,
+			path)
 	case strings.HasSuffix(err.Error(), " -6"): // the library has no error for it
 		return failure(exitFailed, "Unimplemented", "the server does not know this kind of node; for -ttl it needs "+
 			"extendedTypesEnabled=true, in ZooKeeper as a system property")
 	case errors.Is(err, zk.ErrNoChildrenForEphemerals):
-		return failure(exitFailed, "NoChildrenForEphemerals", "the parent of %s is ephemeral and may not have children", path)
+		return failure(exitFailed, "NoChildrenForEphemerals", "the parent of %s is ephemeral and may not have children",
+			path)
 	case errors.Is(err, zk.ErrInvalidACL):
 		return failure(exitFailed, "InvalidACL", "the server does not take this ACL (auth::perms needs -auth)")
 	case errors.Is(err, zk.ErrInvalidPath):
@@ -278,7 +289,8 @@ func (n *nodeCommand) explain(err error, path string, update bool) error {
 // isLost reports whether an answer got lost, so that the outcome is unknown.
 func isLost(err error) bool {
 	var net interface{ Timeout() bool }
-	return errors.Is(err, zk.ErrConnectionClosed) || errors.Is(err, zk.ErrSessionExpired) || errors.Is(err, zk.ErrClosing) ||
+	return errors.Is(err, zk.ErrConnectionClosed) || errors.Is(err, zk.ErrSessionExpired) ||
+		errors.Is(err, zk.ErrClosing) ||
 		errors.Is(err, zk.ErrSessionMoved) || errors.Is(err, context.DeadlineExceeded) || errors.As(err, &net)
 }
 
@@ -365,7 +377,8 @@ type nodeStat struct {
 func newNodeStat(s *zk.Stat) *nodeStat {
 	at := func(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 	return &nodeStat{
-		Czxid: sessionText(s.Czxid), Ctime: at(s.Ctime), Mzxid: sessionText(s.Mzxid), Mtime: at(s.Mtime), Pzxid: sessionText(s.Pzxid),
+		Czxid: sessionText(s.Czxid), Ctime: at(s.Ctime), Mzxid: sessionText(s.Mzxid), Mtime: at(s.Mtime),
+		Pzxid:   sessionText(s.Pzxid),
 		Version: s.Version, Cversion: s.Cversion, Aversion: s.Aversion, EphemeralOwner: sessionText(s.EphemeralOwner),
 		DataLength: s.DataLength, NumChildren: s.NumChildren,
 	}
@@ -375,7 +388,8 @@ func newNodeStat(s *zk.Stat) *nodeStat {
 func (s *nodeStat) text() string {
 	const form = "2006-01-02T15:04:05.000Z07:00"
 	return fmt.Sprintf("cZxid = %s\nctime = %s\nmZxid = %s\nmtime = %s\npZxid = %s\ncversion = %d\ndataVersion = %d\n"+
-		"aclVersion = %d\nephemeralOwner = %s\ndataLength = %d\nnumChildren = %d\n", s.Czxid, s.Ctime.Format(form), s.Mzxid,
+		"aclVersion = %d\nephemeralOwner = %s\ndataLength = %d\nnumChildren = %d\n", s.Czxid, s.Ctime.Format(form),
+		s.Mzxid,
 		s.Mtime.Format(form), s.Pzxid, s.Cversion, s.Version, s.Aversion, s.EphemeralOwner, s.DataLength, s.NumChildren)
 }
 
@@ -455,7 +469,11 @@ func (n *nodeCommand) exists(ctx context.Context, path string) (stat *zk.Stat, e
 
 func (n *nodeCommand) set(ctx context.Context, path string) error {
 	var stat *zk.Stat
-	err := n.update(ctx, path, func() (err error) { stat, err = n.conn.Set(path, n.data, int32(n.version)); return err })
+	err := n.update(ctx, path, func() (err error) {
+		stat,
+			err = n.conn.Set(path, n.data, int32(n.version))
+		return err
+	})
 	if err == nil && n.json {
 		return n.print(nodeRecord{Path: path, Stat: newNodeStat(stat)})
 	}
@@ -544,7 +562,8 @@ func (n *nodeCommand) hold(ctx context.Context, path string) error {
 		case err != nil:
 			return n.explain(err, path, false)
 		case !found || stat.EphemeralOwner != session:
-			return &nodeError{exitFailed, "SessionExpired", path, path + " is gone: it was deleted, or the session has expired"}
+			return &nodeError{exitFailed, "SessionExpired", path, path + " is gone: it was deleted, or the session " +
+				"has expired"}
 		}
 		select {
 		case <-changed:
@@ -564,7 +583,8 @@ func (n *nodeCommand) list(ctx context.Context, path string) error {
 		if err := n.listBelow(ctx, path, stat); err != nil || n.unlisted == 0 {
 			return err
 		}
-		return &nodeError{exitNoAuth, "NoAuth", path, fmt.Sprintf("what is below %d nodes may not be listed", n.unlisted)}
+		return &nodeError{exitNoAuth, "NoAuth", path,
+			fmt.Sprintf("what is below %d nodes may not be listed", n.unlisted)}
 	}
 	names, err := n.children(ctx, path)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 )
 
 func TestNodeUsage(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		args []string
 		want string
@@ -44,71 +45,72 @@ func TestNodeUsage(t *testing.T) {
 }
 
 // expect runs a command line and compares status, standard output and a part of standard error.
-func expect(t *testing.T, args string, status int, stdout, stderr string) {
-	t.Helper()
-	s, out, err := invoke(strings.Fields(args)...)
+func (u *user) expect(args string, status int, stdout, stderr string) {
+	u.t.Helper()
+	s, out, err := u.invoke(strings.Fields(args)...)
 	if s != status || out != stdout || !strings.Contains(err, stderr) || (err == "") != (stderr == "") {
-		t.Errorf("%s: status %d, %q, %q; want %d, %q, %q", args, s, out, err, status, stdout, stderr)
+		u.t.Errorf("%s: status %d, %q, %q; want %d, %q, %q", args, s, out, err, status, stdout, stderr)
 	}
 }
 
 func TestNodeCommands(t *testing.T) {
-	cluster(t, func(c *server.Config) { c.Reap.ExtendedTypes = true })
-	expect(t, "get /a", exitNoNode, "", "/a does not exist")
-	expect(t, "create /a one", exitOK, "/a\n", "")
-	expect(t, "create /a one", exitNodeExists, "", "/a exists already")
-	expect(t, "create /b/c", exitNoNode, "", "the parent of /b/c does not exist (-p makes it)")
-	expect(t, "create -p /b/c/d -json", exitOK, "{\"path\":\"/b/c/d\"}\n", "")
-	expect(t, "get /a", exitOK, "one", "")
-	expect(t, "set -version 1 /a two", exitBadVersion, "", "/a does not have version 1")
-	expect(t, "set -version 0 /a two", exitOK, "", "")
-	expect(t, "set /a -- -2", exitOK, "", "")
-	expect(t, "get -sync /a", exitOK, "-2", "")
-	expect(t, "ls /", exitOK, "a\nb\nzookeeper\n", "")
-	expect(t, "ls -r /b", exitOK, "/b\n/b/c\n/b/c/d\n", "")
-	expect(t, "delete -version 7 /a", exitBadVersion, "", "version 7")
-	expect(t, "delete /a", exitOK, "", "")
-	expect(t, "delete /b", exitNotEmpty, "", "-r deletes them, too")
-	expect(t, "delete -r -json /b", exitOK, "{\"path\":\"/b\",\"deleted\":3}\n", "")
-	expect(t, "delete -r /b", exitNoNode, "", "/b does not exist")
-	expect(t, "create -s /s-", exitOK, "/s-0000000002\n", "")
-	expect(t, "create -c /container", exitOK, "/container\n", "")
-	expect(t, "create -ttl 1h /ttl", exitOK, "/ttl\n", "")
-	expect(t, "create -ttl 1h -s /ttl", exitOK, "/ttl0000000005\n", "")
+	t.Parallel()
+	s := cluster(t, func(c *server.Config) { c.Reap.ExtendedTypes = true })
+	s.expect("get /a", exitNoNode, "", "/a does not exist")
+	s.expect("create /a one", exitOK, "/a\n", "")
+	s.expect("create /a one", exitNodeExists, "", "/a exists already")
+	s.expect("create /b/c", exitNoNode, "", "the parent of /b/c does not exist (-p makes it)")
+	s.expect("create -p /b/c/d -json", exitOK, "{\"path\":\"/b/c/d\"}\n", "")
+	s.expect("get /a", exitOK, "one", "")
+	s.expect("set -version 1 /a two", exitBadVersion, "", "/a does not have version 1")
+	s.expect("set -version 0 /a two", exitOK, "", "")
+	s.expect("set /a -- -2", exitOK, "", "")
+	s.expect("get -sync /a", exitOK, "-2", "")
+	s.expect("ls /", exitOK, "a\nb\nzookeeper\n", "")
+	s.expect("ls -r /b", exitOK, "/b\n/b/c\n/b/c/d\n", "")
+	s.expect("delete -version 7 /a", exitBadVersion, "", "version 7")
+	s.expect("delete /a", exitOK, "", "")
+	s.expect("delete /b", exitNotEmpty, "", "-r deletes them, too")
+	s.expect("delete -r -json /b", exitOK, "{\"path\":\"/b\",\"deleted\":3}\n", "")
+	s.expect("delete -r /b", exitNoNode, "", "/b does not exist")
+	s.expect("create -s /s-", exitOK, "/s-0000000002\n", "")
+	s.expect("create -c /container", exitOK, "/container\n", "")
+	s.expect("create -ttl 1h /ttl", exitOK, "/ttl\n", "")
+	s.expect("create -ttl 1h -s /ttl", exitOK, "/ttl0000000005\n", "")
 
-	expect(t, "create -auth u:p -acl auth::cdrwa,world:anyone:r /mine x", exitOK, "/mine\n", "")
-	expect(t, "set /mine y", exitNoAuth, "", "-auth or -auth-file says who you are")
-	expect(t, "set -auth u:p /mine y", exitOK, "", "")
-	if _, text, _ := invoke("stat", "-auth=u:p", "-acl", "/mine"); !strings.Contains(text, "dataVersion = 1\n") ||
+	s.expect("create -auth u:p -acl auth::cdrwa,world:anyone:r /mine x", exitOK, "/mine\n", "")
+	s.expect("set /mine y", exitNoAuth, "", "-auth or -auth-file says who you are")
+	s.expect("set -auth u:p /mine y", exitOK, "", "")
+	if _, text, _ := s.invoke("stat", "-auth=u:p", "-acl", "/mine"); !strings.Contains(text, "dataVersion = 1\n") ||
 		!strings.Contains(text, "acl = digest:u:") || !strings.HasSuffix(text, "=:cdrwa\nacl = world:anyone:r\n") {
 		t.Errorf("stat: %q", text)
 	}
 	// No argument is too long for the program (CVE-2016-5017): Linux passes up to 128 KiB.
 	long := "/" + strings.Repeat("n", 128<<10-2)
-	expect(t, "create "+long+" "+long, exitOK, long+"\n", "")
-	expect(t, "get "+long, exitOK, long, "")
-	expect(t, "delete "+long, exitOK, "", "")
+	s.expect("create "+long+" "+long, exitOK, long+"\n", "")
+	s.expect("get "+long, exitOK, long, "")
+	s.expect("delete "+long, exitOK, "", "")
 	// A user of scheme digest may have any name.
-	if status, _, text := invoke("create", "-acl", "world:anyone:cdrwa,digest:eve\nacl = \x1b[2K:h:r", "/named"); status != exitOK {
+	if status, _, text := s.invoke("create", "-acl", "world:anyone:cdrwa,digest:eve\nacl = \x1b[2K:h:r", "/named"); status != exitOK {
 		t.Fatal(text)
 	}
-	if _, text, _ := invoke("stat", "-acl", "/named"); !strings.HasSuffix(text, "acl = world:anyone:cdrwa\nacl = \"digest:eve\\nacl = \\x1b[2K:h:r\"\n") {
+	if _, text, _ := s.invoke("stat", "-acl", "/named"); !strings.HasSuffix(text, "acl = world:anyone:cdrwa\nacl = \"digest:eve\\nacl = \\x1b[2K:h:r\"\n") {
 		t.Errorf("stat: %q", text)
 	}
-	expect(t, "delete /named", exitOK, "", "")
-	expect(t, "create -acl auth::r /nobody", exitFailed, "", "auth::perms needs -auth")
-	expect(t, "create -auth u:p -acl auth::cdrwa /mine/hidden", exitOK, "/mine/hidden\n", "")
-	expect(t, "create -auth u:p /mine/hidden/more", exitOK, "/mine/hidden/more\n", "")
-	expect(t, "ls -r /mine", exitNoAuth, "/mine\n/mine/hidden\n", "what is below 1 nodes may not be listed")
-	expect(t, "ls -r -auth u:p /mine", exitOK, "/mine\n/mine/hidden\n/mine/hidden/more\n", "")
+	s.expect("delete /named", exitOK, "", "")
+	s.expect("create -acl auth::r /nobody", exitFailed, "", "auth::perms needs -auth")
+	s.expect("create -auth u:p -acl auth::cdrwa /mine/hidden", exitOK, "/mine/hidden\n", "")
+	s.expect("create -auth u:p /mine/hidden/more", exitOK, "/mine/hidden/more\n", "")
+	s.expect("ls -r /mine", exitNoAuth, "/mine\n/mine/hidden\n", "what is below 1 nodes may not be listed")
+	s.expect("ls -r -auth u:p /mine", exitOK, "/mine\n/mine/hidden\n/mine/hidden/more\n", "")
 
 	var got nodeRecord
-	_, text, _ := invoke("get", "-json", "/mine")
+	_, text, _ := s.invoke("get", "-json", "/mine")
 	if err := json.Unmarshal([]byte(text), &got); err != nil || string(*got.Data) != "y" || *got.Text != "y" || got.Stat.Version != 1 ||
 		got.Stat.NumChildren != 1 || got.Stat.EphemeralOwner != "0x0" || time.Since(got.Stat.Mtime) > time.Hour {
 		t.Errorf("get -json: %s, %v", text, err)
 	}
-	status, _, text := invoke("get", "-json", "/no")
+	status, _, text := s.invoke("get", "-json", "/no")
 	var failed map[string]any
 	if err := json.Unmarshal([]byte(text), &failed); status != exitNoNode || err != nil || failed["error"] != "NoNode" || failed["path"] != "/no" {
 		t.Errorf("status %d, %s, %v", status, text, err)
@@ -118,25 +120,27 @@ func TestNodeCommands(t *testing.T) {
 // Data come from standard input as they are, and too many of them are refused before they are sent
 // or told from a lost answer.
 func TestNodeData(t *testing.T) {
-	cluster(t, nil)
+	t.Parallel()
+	s := cluster(t, nil)
 	before := stdin
 	defer func() { stdin = before }()
 	stdin = strings.NewReader("a\x00\n\xff")
-	expect(t, "create /a -", exitOK, "/a\n", "")
-	expect(t, "get /a", exitOK, "a\x00\n\xff", "")
-	if _, text, _ := invoke("get", "-json", "/a"); !strings.Contains(text, `"data":"YQAK/w=="`) || strings.Contains(text, `"text"`) {
+	s.expect("create /a -", exitOK, "/a\n", "")
+	s.expect("get /a", exitOK, "a\x00\n\xff", "")
+	if _, text, _ := s.invoke("get", "-json", "/a"); !strings.Contains(text, `"data":"YQAK/w=="`) || strings.Contains(text, `"text"`) {
 		t.Errorf("get -json: %s", text)
 	}
 	stdin = strings.NewReader(strings.Repeat("x", maxNodeData+1))
-	expect(t, "set /a -", exitUsage, "", "longer than 1572864 bytes")
+	s.expect("set /a -", exitUsage, "", "longer than 1572864 bytes")
 	stdin = strings.NewReader(strings.Repeat("x", 1_200_000))
-	expect(t, "set /a -", exitFailed, "", "jute.maxbuffer")
+	s.expect("set /a -", exitFailed, "", "jute.maxbuffer")
 }
 
 // A tree of a few thousand nodes is listed in order and deleted as a whole.
 func TestNodeTree(t *testing.T) {
+	t.Parallel()
 	s := cluster(t, nil)
-	c := newTestClient(t, s)
+	c := newTestClient(t, s.Server)
 	var want strings.Builder
 	for i := range 5 {
 		dir := fmt.Sprintf("/tree/d%02d", i)
@@ -157,38 +161,41 @@ func TestNodeTree(t *testing.T) {
 			want.WriteString(path + "\n")
 		}
 	}
-	expect(t, "ls -r /tree", exitOK, want.String(), "")
-	expect(t, "delete -r -json /tree", exitOK, fmt.Sprintf("{\"path\":\"/tree\",\"deleted\":%d}\n", strings.Count(want.String(), "\n")), "")
-	expect(t, "stat /tree", exitNoNode, "", "/tree does not exist")
+	s.expect("ls -r /tree", exitOK, want.String(), "")
+	s.expect("delete -r -json /tree", exitOK, fmt.Sprintf("{\"path\":\"/tree\",\"deleted\":%d}\n", strings.Count(want.String(), "\n")), "")
+	s.expect("stat /tree", exitNoNode, "", "/tree does not exist")
 }
 
 // TestNodeUnreachable: a port that nobody has, one of something else, and a server that stops.
 func TestNodeUnreachable(t *testing.T) {
-	expect(t, "get -servers 127.0.0.1:1 /a", exitUnreachable, "", "'lockkeeper serve' starts a member; -servers names others")
-	expect(t, "get -servers no-such-host.invalid /a", exitUnreachable, "", "lookup no-such-host.invalid")
+	t.Parallel()
+	u := user{t: t}
+	u.expect("get -servers 127.0.0.1:1 /a", exitUnreachable, "", "'lockkeeper serve' starts a member; -servers names others")
+	u.expect("get -servers no-such-host.invalid /a", exitUnreachable, "", "lookup no-such-host.invalid")
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer silent.Close()
-	expect(t, "get -timeout 300ms -servers "+silent.Addr().String()+" /a", exitUnreachable, "", "the port may not be for clients ('lockkeeper status' tells more)")
+	u.expect("get -timeout 300ms -servers "+silent.Addr().String()+" /a", exitUnreachable, "", "the port may not be for clients ('lockkeeper status' tells more)")
 }
 
 // An ephemeral node is there as long as the command.
 func TestNodeEphemeral(t *testing.T) {
-	cluster(t, nil)
+	t.Parallel()
+	s := cluster(t, nil)
 	for _, end := range []string{"signal", "deletion"} {
-		p := start(t, "", "create", "-e", "-s", "/e-", "data")
+		p := s.start("", "create", "-e", "-s", "/e-", "data")
 		path := p.line()
-		expect(t, "get "+path, exitOK, "data", "")
+		s.expect("get "+path, exitOK, "data", "")
 		if end == "signal" {
 			if status := p.signal(syscall.SIGTERM); status != exitOK {
 				t.Errorf("status %d", status)
 			}
-			expect(t, "get "+path, exitNoNode, "", "does not exist")
+			s.expect("get "+path, exitNoNode, "", "does not exist")
 			continue
 		}
-		expect(t, "delete "+path, exitOK, "", "")
+		s.expect("delete "+path, exitOK, "", "")
 		if status, _ := p.wait(); status != exitFailed || !strings.Contains(p.stderr.String(), path+" is gone") {
 			t.Errorf("status %d, %s", status, p.stderr.String())
 		}

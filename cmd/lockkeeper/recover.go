@@ -26,7 +26,7 @@ type recoverCommand struct {
 	json              bool
 }
 
-func (c *recoverCommand) flags(fs *flag.FlagSet) {
+func (c *recoverCommand) flags(fs *flag.FlagSet, _ env) {
 	fs.StringVar(&c.from, "from", "",
 		"`path` of a snapshot, or of a directory with the files of a member (aside-TIME, or a copy), "+
 			"with which the cluster begins instead of the member's own files")
@@ -74,7 +74,8 @@ func (c *recoverCommand) recover(ctx context.Context, e env, cfg server.Config) 
 	if c.show {
 		return nil
 	}
-	if err := c.confirm(e, "This member begins a new cluster with that, alone at first. Updates that only other disks have\n"+
+	if err := c.confirm(e, "This member begins a new cluster with that, alone at first. Updates that only other "+
+		"disks have\n"+
 		"are lost, and no disk of the old cluster can be one of the new. Run it on one member only.",
 		"recover"); err != nil {
 		return err
@@ -149,7 +150,8 @@ func describeSurvivor(w io.Writer, v *offline.Survivor, from string) {
 	case v.Missing == 0:
 		line("may miss", "nothing: this disk alone was the majority")
 	default:
-		line("may miss", "updates that %d other voters had on their disks and this one had not: look at each surviving\n"+
+		line("may miss", "updates that %d other voters had on their disks and this one had not: look at each "+
+			"surviving\n"+
 			"%-12s disk with -show, and take the one with the greatest term and, of equal ones, index. Entries\n"+
 			"%-12s behind %d may never have been answered", v.Missing, "", "", v.CommitIndex)
 	}

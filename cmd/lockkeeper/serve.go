@@ -97,20 +97,24 @@ func (n *numbers) Set(text string) error {
 	return nil
 }
 
-func (c *serveCommand) flags(fs *flag.FlagSet) {
+func (c *serveCommand) flags(fs *flag.FlagSet, _ env) {
 	fs.StringVar(&c.clientAddr, "client-address", "",
 		"`host:port` where clients connect; only without a file (default :2181)")
 	fs.StringVar(&c.dataDir, "data-dir", "",
 		"`directory` where the data is; only without a file (default lockkeeper-data)")
-	fs.StringVar(&c.logLevel, "log-level", "", "`level` debug, info, warn or error (default info with a file, else warn)")
+	fs.StringVar(&c.logLevel, "log-level", "", "`level` debug, info, warn or error (default info with a file, "+
+		"else warn)")
 	fs.StringVar(&c.logFormat, "log-format", "text", "`format` of the log: text, or json with one object in a line")
-	fs.BoolVar(&c.allowUnknown, "allow-unknown-keys", false, "start although a key of the file looks like a misspelt one")
+	fs.BoolVar(&c.allowUnknown, "allow-unknown-keys", false, "start although a key of the file looks like a "+
+		"misspelt one")
 	fs.BoolVar(&c.imports, "import", false,
 		"if the member has no data yet, take over ZooKeeper's data in its directories, with the sessions")
-	fs.DurationVar(&c.drain, "drain", 0, "`d` when it is told to stop (SIGTERM), a member of a cluster waits at most this long until the "+
+	fs.DurationVar(&c.drain, "drain", 0, "`d` when it is told to stop (SIGTERM), a member of a cluster waits at most "+
+		"this long until the "+
 		"others can do without it; then it transfers the leadership and moves its clients to them within 5s "+
 		"(default: it stops at once)")
-	fs.Var(&c.without, "without", "`numbers` (2 or 2,3) of members for which the first start of a cluster does not wait: "+
+	fs.Var(&c.without, "without", "`numbers` (2 or 2,3) of members for which the first start of a cluster does "+
+		"not wait: "+
 		"they have never worked in it, and do not run")
 	fs.Var(&c.myID, "myid", "`number` of this member in a cluster, or the word hostname: the number at the end of the "+
 		"host's name and one, as lockkeeper-1 is member 2. It is written into dataDir/myid if that is missing; "+
@@ -138,7 +142,7 @@ func (c *serveCommand) run(e env, args []string) error {
 		cfg.Machine.Clock = testSuspends(file)
 	}
 	tell := func(state string) {
-		if err := notify(state); err != nil {
+		if err := notify(e.variables["NOTIFY_SOCKET"], state); err != nil {
 			cfg.Logger.Warn(err.Error())
 		}
 	}
@@ -146,7 +150,8 @@ func (c *serveCommand) run(e env, args []string) error {
 	for {
 		s, sig, err := startMember(cfg, e)
 		if sig != nil {
-			fmt.Fprintf(e.stderr, "lockkeeper: not started: stopped by a signal (%v) before clients could connect\n", sig)
+			fmt.Fprintf(e.stderr, "lockkeeper: not started: stopped by a signal (%v) before clients could connect\n",
+				sig)
 			return nil
 		}
 		if err != nil && (cfg.Data.DiskFullStops == 0 || !errors.Is(err, datadir.ErrDiskFull)) {
@@ -314,7 +319,8 @@ func (c *serveCommand) config(e env, args []string) (cfg server.Config, level sl
 		}
 	}
 	for _, id := range c.without {
-		if id == int(cfg.Cluster.ID) || !slices.ContainsFunc(cfg.Cluster.Members, func(m zoocfg.Member) bool { return int(m.ID) == id }) {
+		if id == int(cfg.Cluster.ID) || !slices.ContainsFunc(cfg.Cluster.Members,
+			func(m zoocfg.Member) bool { return int(m.ID) == id }) {
 			return cfg, level, wrongUsage("-without %d: it must name other members of the cluster", id)
 		}
 	}
@@ -422,10 +428,9 @@ func durationIn(file string) time.Duration {
 }
 
 // notify sends the service manager the state of this process, as sd_notify(3) does: with a datagram
-// to the socket that NOTIFY_SOCKET names. Without that variable it does nothing. The state is
+// to socket, a path or an abstract name behind an @. Without one it does nothing. The state is
 // READY=1, STOPPING=1 or STATUS=text, or lines of these.
-func notify(state string) error {
-	socket := os.Getenv("NOTIFY_SOCKET") // a path, or an abstract name behind an @
+func notify(socket, state string) error {
 	if socket == "" {
 		return nil
 	}

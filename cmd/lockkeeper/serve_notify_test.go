@@ -13,6 +13,7 @@ import (
 
 // A member says when clients can connect, and when it begins to stop.
 func TestServiceManagerIsTold(t *testing.T) {
+	t.Parallel()
 	dir, err := os.MkdirTemp("", "lk") // a short path: a socket's has at most 107 bytes
 	if err != nil {
 		t.Fatal(err)
@@ -23,7 +24,7 @@ func TestServiceManagerIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer manager.Close()
-	t.Setenv("NOTIFY_SOCKET", manager.LocalAddr().String())
+	variables := map[string]string{"NOTIFY_SOCKET": manager.LocalAddr().String()}
 	told := func() string {
 		t.Helper()
 		if err := manager.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
@@ -40,7 +41,8 @@ func TestServiceManagerIsTold(t *testing.T) {
 	signals := make(chan os.Signal, 1)
 	status := make(chan int, 1)
 	go func() {
-		status <- run([]string{"serve", "-client-address", "127.0.0.1:0", "-data-dir", t.TempDir()}, env{&stdout, &stderr, signals})
+		status <- run([]string{"serve", "-client-address", "127.0.0.1:0", "-data-dir", t.TempDir()},
+			env{&stdout, &stderr, signals, variables})
 	}()
 	got := told()
 	for strings.HasPrefix(got, "STATUS=not ready: ") {
@@ -60,12 +62,10 @@ func TestServiceManagerIsTold(t *testing.T) {
 
 // A socket that is not there keeps nobody from serving.
 func TestServiceManagerIsGone(t *testing.T) {
-	t.Setenv("NOTIFY_SOCKET", filepath.Join(t.TempDir(), "none"))
-	if err := notify("READY=1"); err == nil {
+	if err := notify(filepath.Join(t.TempDir(), "none"), "READY=1"); err == nil {
 		t.Error("somebody was told")
 	}
-	t.Setenv("NOTIFY_SOCKET", "")
-	if err := notify("READY=1"); err != nil {
+	if err := notify("", "READY=1"); err != nil {
 		t.Error(err)
 	}
 }

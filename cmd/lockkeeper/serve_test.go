@@ -17,6 +17,7 @@ import (
 
 // A signal ends a start that waits for the data directory at once, and the command says so.
 func TestSignalEndsAStartThatWaits(t *testing.T) {
+	t.Parallel()
 	cfg := server.Config{
 		Client: zoocfg.Client{Addr: "127.0.0.1:0"},
 		Data:   zoocfg.Data{Dir: t.TempDir()},
@@ -32,7 +33,7 @@ func TestSignalEndsAStartThatWaits(t *testing.T) {
 	signals := make(chan os.Signal, 1)
 	status := make(chan int, 1)
 	go func() {
-		status <- run([]string{"serve", "-client-address", "127.0.0.1:0", "-data-dir", cfg.Data.Dir}, env{&stdout, stderr, signals})
+		status <- run([]string{"serve", "-client-address", "127.0.0.1:0", "-data-dir", cfg.Data.Dir}, env{&stdout, stderr, signals, nil})
 		stderr.Close()
 	}()
 	var text strings.Builder

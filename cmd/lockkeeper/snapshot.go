@@ -32,11 +32,12 @@ type snapshotCommand struct {
 	yes        bool
 }
 
-func (c *snapshotCommand) flags(fs *flag.FlagSet) {
-	c.clientFlags.flags(fs)
+func (c *snapshotCommand) flags(fs *flag.FlagSet, e env) {
+	c.clientFlags.flags(fs, e)
 	fs.StringVar(&c.http, "http", "",
 		"`host:port` the HTTP port of any member (default: the host of the first of -servers, port 8080)")
-	fs.StringVar(&c.base, "commands", "/commands", "`path` below which the HTTP port has its commands: admin.commandURL (default /commands)")
+	fs.StringVar(&c.base, "commands", "/commands", "`path` below which the HTTP port has its commands: "+
+		"admin.commandURL (default /commands)")
 	fs.StringVar(&c.of, "of-cluster", "", "`id` of the cluster that the snapshot is from, if that is another one")
 	fs.BoolVar(&c.yes, "yes", false, "restore without asking")
 }
@@ -58,7 +59,6 @@ func (c *snapshotCommand) check(words []string) error {
 }
 
 func (c *snapshotCommand) run(e env, args []string) error {
-	c.e = e
 	if err := c.check(args); err != nil {
 		return usageError{err}
 	}
@@ -139,7 +139,8 @@ func (c *snapshotCommand) save(ctx context.Context, member *admin.Client) (err e
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.file, err)
 	}
-	c.say("saved", fmt.Sprintf("%s has the state at zxid 0x%x: %d nodes, %d bytes", c.file, uint64(info.Zxid), info.Nodes, p.done),
+	c.say("saved", fmt.Sprintf("%s has the state at zxid 0x%x: %d nodes, %d bytes", c.file, uint64(info.Zxid),
+		info.Nodes, p.done),
 		"file", c.file, "zxid", fmt.Sprintf("0x%x", uint64(info.Zxid)), "nodes", info.Nodes, "bytes", p.done)
 	return nil
 }
@@ -190,8 +191,10 @@ func (c *snapshotCommand) restore(ctx context.Context, member *admin.Client) err
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.file, err)
 	}
-	c.say("restored", fmt.Sprintf("the cluster has the state of %s, of zxid 0x%x, since zxid 0x%x; all sessions have ended",
-		c.file, uint64(info.Zxid), uint64(zxid)), "file", c.file, "of", fmt.Sprintf("0x%x", uint64(info.Zxid)), "zxid", fmt.Sprintf("0x%x", uint64(zxid)))
+	c.say("restored", fmt.Sprintf("the cluster has the state of %s, of zxid 0x%x, since zxid 0x%x; all sessions "+
+		"have ended",
+		c.file, uint64(info.Zxid), uint64(zxid)), "file", c.file, "of", fmt.Sprintf("0x%x", uint64(info.Zxid)), "zxid",
+		fmt.Sprintf("0x%x", uint64(zxid)))
 	return nil
 }
 
@@ -201,9 +204,11 @@ func (c *snapshotCommand) confirm(addr string) error {
 		return nil
 	}
 	if !term.IsTerminal(int(os.Stdin.Fd())) {
-		return usageError{errors.New("restore replaces the state of the whole cluster and ends all sessions: -yes is needed without a terminal")}
+		return usageError{errors.New("restore replaces the state of the whole cluster and ends all sessions: -yes is " +
+			"needed without a terminal")}
 	}
-	fmt.Fprintf(c.e.stderr, "The state of the cluster of %s is replaced by %s. Everything newer is lost, and all sessions and locks end.\nType restore to go on: ", addr, c.file)
+	fmt.Fprintf(c.e.stderr, "The state of the cluster of %s is replaced by %s. Everything newer is lost, and all "+
+		"sessions and locks end.\nType restore to go on: ", addr, c.file)
 	line, _ := bufio.NewReader(os.Stdin).ReadString('\n')
 	if strings.TrimSpace(line) != "restore" {
 		return c.fail(exitFailed, errors.New("nothing has been done"))

@@ -18,12 +18,13 @@ import (
 // files, and identities that are not super, are refused with the name of the file, and leave no
 // file behind.
 func TestSnapshotCommand(t *testing.T) {
+	t.Parallel()
 	s := cluster(t, func(c *server.Config) {
 		c.HTTP.Addr, c.HTTP.SnapshotInterval = "127.0.0.1:0", time.Millisecond
 		c.Auth.SuperDigest = "super:D/InIHSb7yEEbrWz8b9l71RjZJU="
 	})
 	await(t, "the member to serve", s.Serving)
-	client := newTestClient(t, s)
+	client := newTestClient(t, s.Server)
 	for i := range 50 {
 		if _, err := client.Create(fmt.Sprintf("/n%d", i), []byte("data"), 0, worldACL); err != nil {
 			t.Fatal(err)
@@ -37,7 +38,7 @@ func TestSnapshotCommand(t *testing.T) {
 	snapshot := func(want int, wantText string, args ...string) {
 		t.Helper()
 		time.Sleep(2 * time.Millisecond) // admin.rateLimiterIntervalInMS
-		status, _, stderr := invoke(append([]string{"snapshot", args[0], "-http", s.HTTPAddr().String(), "-auth-file", secret}, args[1:]...)...)
+		status, _, stderr := s.invoke(append([]string{"snapshot", args[0], "-http", s.HTTPAddr().String(), "-auth-file", secret}, args[1:]...)...)
 		if status != want || !strings.Contains(stderr, wantText) {
 			t.Errorf("%v: status %d, %s", args, status, stderr)
 		}
@@ -64,7 +65,7 @@ func TestSnapshotCommand(t *testing.T) {
 		t.Errorf("something has changed: %v, %v", ok, err)
 	}
 	snapshot(exitOK, "all sessions have ended", "restore", "-yes", file)
-	after := newTestClient(t, s)
+	after := newTestClient(t, s.Server)
 	if ok, _, err := after.Exists("/later"); err != nil || ok {
 		t.Errorf("/later is there: %v, %v", ok, err)
 	}

@@ -41,9 +41,6 @@ var spelled = []string{
 // TestSpellings: the exit status and the messages of command lines, among them every flag of every
 // command, are the ones in the file. A flag has one dash or two, with the same result.
 func TestSpellings(t *testing.T) {
-	for _, name := range []string{serversVariable, authVariable, httpVariable, caVariable, certVariable, keyVariable} {
-		t.Setenv(name, "")
-	}
 	golden, err := filepath.Abs("testdata/spellings.txt")
 	if err != nil {
 		t.Fatal(err)
@@ -67,7 +64,7 @@ func TestSpellings(t *testing.T) {
 		write(line, status, text)
 	}
 	for _, c := range commands() {
-		c.flagSet().VisitAll(func(f *flag.Flag) {
+		c.flagSet(env{}).VisitAll(func(f *flag.Flag) {
 			wrong := f.Name // there is no value
 			if b, ok := f.Value.(interface{ IsBoolFlag() bool }); ok && b.IsBoolFlag() {
 				wrong += "=perhaps"

@@ -37,10 +37,11 @@ type statusCommand struct {
 	wait    time.Duration
 }
 
-func (c *statusCommand) flags(fs *flag.FlagSet) {
-	c.clientFlags.flags(fs)
+func (c *statusCommand) flags(fs *flag.FlagSet, e env) {
+	c.clientFlags.flags(fs, e)
 	durationVar(fs, &c.timeout, "timeout", wordPatience, "`d` how long to wait for the answer of a server (default 2s)")
-	fs.IntVar(&c.mayStop, "may-stop", -1, "`n` asks the leader whether member n may be stopped now, and shows nothing else")
+	fs.IntVar(&c.mayStop, "may-stop", -1, "`n` asks the leader whether member n may be stopped now, and shows "+
+		"nothing else")
 	durationVar(fs, &c.wait, "wait", 0, "`d` with -may-stop: how long to wait until it may")
 }
 
@@ -57,7 +58,6 @@ type clusterStatus struct {
 }
 
 func (c *statusCommand) run(e env, args []string) error {
-	c.e = e
 	if err := c.clientFlags.check(); err != nil {
 		return usageError{err}
 	}
@@ -123,7 +123,8 @@ func (c *statusCommand) look(ctx context.Context, servers []string) *clusterStat
 		}
 	}
 	if strange && len(others) > 0 {
-		s.Notes = append(s.Notes, "the members have other addresses than those that were given, so only those that were "+
+		s.Notes = append(s.Notes, "the members have other addresses than those that were given, so only those "+
+			"that were "+
 			"given have been queried")
 	} else {
 		more := c.queryAll(ctx, others)
@@ -269,7 +270,8 @@ func (s *clusterStatus) judge(list []ops.ListedMember) {
 			}
 		}
 	} else if s.Voters > 1 {
-		s.Notes = append(s.Notes, "the list of members cannot be read: the servers that were named are taken for all of them")
+		s.Notes = append(s.Notes, "the list of members cannot be read: the servers that were named are taken for "+
+			"all of them")
 	}
 	s.Quorum = s.Voters/2 + 1
 	s.MayFail = max(s.Serving-s.Quorum, 0)
@@ -309,8 +311,10 @@ func (c *statusCommand) askMayStop(servers []string) error {
 	if a := o.a; c.json {
 		_ = json.NewEncoder(c.e.stdout).Encode(a)
 	} else if a.Stoppable {
-		fmt.Fprintf(c.e.stdout, "member %d may be stopped now: the others are enough without it. Its clients, with %d sessions, go to them. "+
-			"For %v it counts as stopped.\n", a.Member, a.Sessions, (time.Duration(a.HoldsMs) * time.Millisecond).Round(time.Second))
+		fmt.Fprintf(c.e.stdout, "member %d may be stopped now: the others are enough without it. Its clients, with "+
+			"%d sessions, go to them. "+
+			"For %v it counts as stopped.\n", a.Member, a.Sessions,
+			(time.Duration(a.HoldsMs) * time.Millisecond).Round(time.Second))
 	} else {
 		fmt.Fprintf(c.e.stdout, "member %d may not be stopped now: %s\n", a.Member, a.Reason)
 	}
@@ -356,7 +360,8 @@ func (c *statusCommand) askStoppable(ctx context.Context, servers []string) (*op
 		}
 		return &a, nil
 	}
-	return nil, fmt.Errorf("member %d has not been found: none of the servers that answer names it, or knows where its clients connect", c.mayStop)
+	return nil, fmt.Errorf("member %d has not been found: none of the servers that answer names it, or knows where "+
+		"its clients connect", c.mayStop)
 }
 
 // mayStopPatience is how long a member has to ask the leader.
@@ -368,7 +373,8 @@ func (s *clusterStatus) text() string {
 	for _, m := range s.Members {
 		width = max(width, len(m.Server))
 	}
-	fmt.Fprintf(&b, "%-*s  %-3s  %-10s  %-14s  %5s  %7s  %8s  %-12s  %s\n", width, "SERVER", "ID", "ROLE", "ZXID", "LAG",
+	fmt.Fprintf(&b, "%-*s  %-3s  %-10s  %-14s  %5s  %7s  %8s  %-12s  %s\n", width, "SERVER", "ID", "ROLE", "ZXID",
+		"LAG",
 		"CLIENTS", "SESSIONS", "LATENCY(ms)", "VERSION")
 	for _, m := range s.Members {
 		id, lag, sessions, latency := "-", "-", "-", "-"
@@ -388,7 +394,8 @@ func (s *clusterStatus) text() string {
 		if m.Latency != nil {
 			latency = fmt.Sprintf("%d/%.1f/%d", m.Latency.Min, m.Latency.Avg, m.Latency.Max)
 		}
-		fmt.Fprintf(&b, "%-*s  %-3s  %-10s  %-14s  %5s  %7d  %8s  %-12s  %s\n", width, m.Server, id, m.Role, m.Zxid, lag,
+		fmt.Fprintf(&b, "%-*s  %-3s  %-10s  %-14s  %5s  %7d  %8s  %-12s  %s\n", width, m.Server, id, m.Role, m.Zxid,
+			lag,
 			m.Connections, sessions, latency, m.Version)
 	}
 	fmt.Fprintf(&b, "%s: %d of %d voters serve", s.State, s.Serving, s.Voters)

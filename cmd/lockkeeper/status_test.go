@@ -43,6 +43,7 @@ func statusOf(t *testing.T, servers string) (status int, s clusterStatus) {
 }
 
 func TestStatusAlone(t *testing.T) {
+	t.Parallel()
 	s := cluster(t, nil)
 	await(t, "the member to serve", s.Serving)
 	status, got := statusOf(t, s.ClientAddr().String())
@@ -50,7 +51,7 @@ func TestStatusAlone(t *testing.T) {
 		got.Members[0].Role != "standalone" {
 		t.Errorf("status %d, %+v", status, got)
 	}
-	if status, text, _ := invoke("status"); status != exitOK || !strings.Contains(text, "healthy: 1 of 1 voters serve in term 2, 1 make a quorum") {
+	if status, text, _ := s.invoke("status"); status != exitOK || !strings.Contains(text, "healthy: 1 of 1 voters serve in term 2, 1 make a quorum") {
 		t.Errorf("status %d, %s", status, text)
 	}
 }
@@ -79,6 +80,7 @@ func startAll(t *testing.T, all []server.Member) (running []*server.Server) {
 
 // TestStatusOfACluster: members fail, and the status says so. It finds members that were not named.
 func TestStatusOfACluster(t *testing.T) {
+	t.Parallel()
 	const n = 4 // the last one observes
 	ports, err := freeport.Take(3 * n)
 	if err != nil {
@@ -167,6 +169,7 @@ func TestStatusOfZooKeeper(t *testing.T) {
 
 // Ports that are no client ports are named as such.
 func TestStatusOfSomethingElse(t *testing.T) {
+	t.Parallel()
 	web := httptest.NewServer(http.NotFoundHandler())
 	defer web.Close()
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
@@ -222,6 +225,7 @@ func TestStatusOfAMemberThatIsBehind(t *testing.T) {
 
 // TestStatusMayStop: a member may be stopped if the others can do without it, not two at a time.
 func TestStatusMayStop(t *testing.T) {
+	t.Parallel()
 	ports, err := freeport.Take(9)
 	if err != nil {
 		t.Fatal(err)

@@ -36,9 +36,10 @@ func slacksOf(t *testing.T, pid int) map[string]bool {
 // TestTimerSlack: every thread of a member has a slack of a millisecond, in the process that was
 // started, unless the environment says otherwise.
 func TestTimerSlack(t *testing.T) {
+	t.Parallel()
 	for variable, want := range map[string]string{"": "1000000", "default": "50000"} {
-		t.Setenv(timerslack.Variable, variable)
-		p := start(t, "", "serve", "-client-address", "127.0.0.1:0", "-data-dir", t.TempDir(), "-log-level", "debug")
+		u := user{t, map[string]string{timerslack.Variable: variable}}
+		p := u.start("", "serve", "-client-address", "127.0.0.1:0", "-data-dir", t.TempDir(), "-log-level", "debug")
 		p.line() // it serves
 		if got := slacksOf(t, p.Process.Pid); len(got) != 1 || !got[want] {
 			t.Errorf("%s=%q: the slacks of the threads are %v ns, want %s", timerslack.Variable, variable, got, want)

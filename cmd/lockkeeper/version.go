@@ -14,7 +14,7 @@ import (
 
 type versionCommand struct{ static bool }
 
-func (c *versionCommand) flags(fs *flag.FlagSet) {
+func (c *versionCommand) flags(fs *flag.FlagSet, _ env) {
 	fs.BoolVar(&c.static, "static", false, "print nothing, and fail if the program needs a C library at its start")
 }
 
@@ -55,7 +55,8 @@ func checkStatic(program string) error {
 		if err != nil {
 			return fmt.Errorf("cannot read the program: %w", err)
 		}
-		return fmt.Errorf("this program is linked to a C library, by %s; CGO_ENABLED=0 go build ./cmd/lockkeeper makes one that needs none",
+		return fmt.Errorf("this program is linked to a C library, by %s; CGO_ENABLED=0 go build ./cmd/lockkeeper "+
+			"makes one that needs none",
 			strings.TrimRight(string(linker), "\x00"))
 	}
 	return nil

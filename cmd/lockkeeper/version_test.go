@@ -41,7 +41,7 @@ func TestVersionOfABuild(t *testing.T) {
 			if err != nil || string(out) != c.version+rest {
 				t.Errorf("%v, version says\n%swant\n%s", err, out, c.version+rest)
 			}
-			p := startBinary(t, binary, t.TempDir(), "-client-address", "127.0.0.1:0")
+			p := (&user{t: t}).startBinary(binary, t.TempDir(), "-client-address", "127.0.0.1:0")
 			m := regexp.MustCompile(`listens on (\S+),`).FindStringSubmatch(p.line())
 			if m == nil {
 				t.Fatal("it does not say where it listens")

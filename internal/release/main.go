@@ -156,10 +156,12 @@ func (r *release) buildFor(ctx context.Context, platform string) ([]string, erro
 	}
 	server := strings.TrimSpace(module) + "/server"
 	// Nothing of this machine gets into the program: no path, no setting, no C compiler.
-	env := []string{"CGO_ENABLED=0", "GOOS=" + goos, "GOARCH=" + goarch, "GOFLAGS=-mod=readonly", "GOEXPERIMENT=", "GOWORK=off",
+	env := []string{"CGO_ENABLED=0", "GOOS=" + goos, "GOARCH=" + goarch, "GOFLAGS=-mod=readonly", "GOEXPERIMENT=",
+		"GOWORK=off",
 		"GOAMD64=v1", "GOARM64=v8.0"}
 	_, err = r.command(ctx, env, "go", "build", "-trimpath", "-buildvcs=false", "-o", binary, "-ldflags",
-		fmt.Sprintf("-s -w -X %[1]s.buildVersion=%[2]s -X %[1]s.buildCommit=%[3]s -X %[1]s.buildDate=%[4]s", server, r.version, r.commit,
+		fmt.Sprintf("-s -w -X %[1]s.buildVersion=%[2]s -X %[1]s.buildCommit=%[3]s -X %[1]s.buildDate=%[4]s", server,
+			r.version, r.commit,
 			r.date.Format(time.RFC3339)), "./cmd/lockkeeper")
 	if err != nil {
 		return nil, err
@@ -194,7 +196,8 @@ type file struct {
 }
 
 // shipped are the files beside the program, as patterns.
-var shipped = []string{"LICENSE", "README.md", "CHANGELOG.md", "SECURITY.md", "docs/*.md", "docs/grafana.json", "docs/*.yml",
+var shipped = []string{"LICENSE", "README.md", "CHANGELOG.md", "SECURITY.md", "docs/*.md", "docs/grafana.json",
+	"docs/*.yml",
 	"docs/*.yaml", "deploy/*"}
 
 // files are the content of an archive, in the order of their names.
@@ -236,7 +239,8 @@ func (r *release) packTar(w io.Writer, dir string, files []file) error {
 	}
 	archive := tar.NewWriter(zipped)
 	for _, f := range files {
-		err := archive.WriteHeader(&tar.Header{Name: path.Join(dir, f.name), Mode: int64(f.mode), Size: int64(len(f.data)),
+		err := archive.WriteHeader(&tar.Header{Name: path.Join(dir, f.name), Mode: int64(f.mode),
+			Size:    int64(len(f.data)),
 			ModTime: r.date, Format: tar.FormatPAX})
 		if err != nil {
 			return err

@@ -72,7 +72,8 @@ func (h *Host) Listen(network, addr string) (net.Listener, error) {
 		at = netip.AddrPortFrom(at.Addr(), h.freePortLocked())
 	}
 	for other := range h.listeners {
-		if other.Port() == at.Port() && (other.Addr() == at.Addr() || other.Addr().IsUnspecified() || at.Addr().IsUnspecified()) {
+		if other.Port() == at.Port() && (other.Addr() == at.Addr() || other.Addr().IsUnspecified() ||
+			at.Addr().IsUnspecified()) {
 			return fail(errno("bind", syscall.EADDRINUSE))
 		}
 	}

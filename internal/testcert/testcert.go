@@ -100,7 +100,8 @@ func (ca *CA) Revoke(t testing.TB, nextUpdate time.Time, revoked ...*x509.Certif
 	if nextUpdate.IsZero() {
 		nextUpdate = time.Now().Add(24 * time.Hour)
 	}
-	template := &x509.RevocationList{Number: big.NewInt(1), ThisUpdate: nextUpdate.Add(-48 * time.Hour), NextUpdate: nextUpdate}
+	template := &x509.RevocationList{Number: big.NewInt(1), ThisUpdate: nextUpdate.Add(-48 * time.Hour),
+		NextUpdate: nextUpdate}
 	for _, cert := range revoked {
 		template.RevokedCertificateEntries = append(template.RevokedCertificateEntries,
 			x509.RevocationListEntry{SerialNumber: cert.SerialNumber, RevocationTime: time.Now().Add(-time.Minute)})

@@ -16,6 +16,7 @@ import (
 
 const (
 	maxProseColumns = 100
+	maxCodeColumns  = 120
 	maxRowColumns   = 200
 )
 
@@ -112,6 +113,49 @@ func TestCommentsAreNarrow(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestCodeIsNarrow: a line of the product has at most maxCodeColumns columns; a tab counts 4. Tests
+// and the laboratory may have longer ones.
+func TestCodeIsNarrow(t *testing.T) {
+	for _, p := range packages(t) {
+		for _, f := range p.files {
+			if strings.HasSuffix(f.path, "_test.go") || laboratory.MatchString(f.path) {
+				continue
+			}
+			text, err := os.ReadFile(filepath.Join(root, f.path))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, n := range wideCode(string(text)) {
+				t.Errorf("%s:%d: code of more than %d columns", f.path, n, maxCodeColumns)
+			}
+		}
+	}
+}
+
+// laboratory matches the files of other modules, and of tests of deployments.
+var laboratory = regexp.MustCompile(`^(jepsen|cmd/jepsen|internal/tools|deploy)/`)
+
+// wideCode returns the numbers of the lines that are too long for code.
+func wideCode(text string) (numbers []int) {
+	n := 0
+	for line := range strings.Lines(text) {
+		n++
+		line = strings.ReplaceAll(strings.TrimSuffix(line, "\n"), "\t", "    ")
+		if utf8.RuneCountInString(line) > maxCodeColumns {
+			numbers = append(numbers, n)
+		}
+	}
+	return numbers
+}
+
+// The test of the test: tabs count, characters of several bytes count once.
+func TestWideCode(t *testing.T) {
+	fits := strings.Repeat("ä", maxCodeColumns-4)
+	if numbers := wideCode("\t" + fits + "\n\t" + fits + "x\n\n" + fits + "xxxxx"); !slices.Equal(numbers, []int{2, 4}) {
+		t.Errorf("lines %v are too long, want 2 and 4", numbers)
 	}
 }
 

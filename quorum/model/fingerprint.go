@@ -75,7 +75,8 @@ func (w *view) hash(m *Model, s *State) uint64 {
 	for x, p := range w.place {
 		at[p] = x
 	}
-	h := mix(uint64(s.Writes)|uint64(s.Returns)<<8|uint64(s.Words)<<16|uint64(s.Broken)<<24, uint64(w.members(s.Seconds)))
+	h := mix(uint64(s.Writes)|uint64(s.Returns)<<8|uint64(s.Words)<<16|uint64(s.Broken)<<24,
+		uint64(w.members(s.Seconds)))
 	for p := range n {
 		x := at[p]
 		q := &s.Members[x]

@@ -65,7 +65,8 @@ func (m *Model) Text(script []Step) string {
 	for x := range m.bounds.Members {
 		v := s.server(x)
 		d := s.Disks[v]
-		fmt.Fprintf(&b, "     %v: cluster %s, term %d, log %s\n", v, clusterName(s.cluster(x)), d.Term, m.logText(d.Log))
+		fmt.Fprintf(&b, "     %v: cluster %s, term %d, log %s\n", v, clusterName(s.cluster(x)), d.Term,
+			m.logText(d.Log))
 	}
 	fmt.Fprintf(&b, "     broken: %v\n", s.Broken)
 	return b.String()

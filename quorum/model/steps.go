@@ -482,7 +482,8 @@ func (m *Model) heal(s *State, x int) {
 	}
 	for y := range m.bounds.Members {
 		v := s.server(y)
-		if _, ok := m.identity(v, config.Voters, m.rules.ByNumber); y == x || ok && m.others(config.Voters|config.Nonvoters, v) == 0 {
+		if _, ok := m.identity(v, config.Voters, m.rules.ByNumber); y == x || ok &&
+			m.others(config.Voters|config.Nonvoters, v) == 0 {
 			continue
 		}
 		if c := s.cluster(y); c == 0 || c == s.cluster(x) {

@@ -69,7 +69,8 @@ func (c *contacts) note(ctx context.Context, to MemberID, addrs []string, err er
 	since := lost.since
 	c.mu.Unlock()
 	if due {
-		c.log.Warn("a member cannot be reached", "other", to, "address", strings.Join(addrs, ","), "for", now.Sub(since).Round(time.Second),
+		c.log.Warn("a member cannot be reached", "other", to, "address", strings.Join(addrs, ","), "for",
+			now.Sub(since).Round(time.Second),
 			"why", whyUnreached(err))
 	}
 }
@@ -88,12 +89,14 @@ func whyUnreached(err error) string {
 		return "connection refused: nothing listens there, or a firewall refuses it"
 	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
 		return "no route to its host"
-	case errors.As(err, &timeout) && timeout.Timeout(), errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
+	case errors.As(err, &timeout) && timeout.Timeout(), errors.Is(err, context.DeadlineExceeded),
+		errors.Is(err, os.ErrDeadlineExceeded):
 		return "no answer in time: the host is down, the network drops packets, or the process hangs"
 	case errors.Is(err, errTLS), errors.Is(err, errProof), errors.Is(err, ErrVersion):
 		return err.Error()
 	case errors.Is(err, errUnanswered), errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
-		return fmt.Sprintf("it closes the connection: it refuses this member, which its log says, or no member listens there (%v)", err)
+		return fmt.Sprintf("it closes the connection: it refuses this member, which its log says, or no member "+
+			"listens there (%v)", err)
 	}
 	return err.Error()
 }

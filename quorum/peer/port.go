@@ -216,8 +216,9 @@ func samePort(a, b string) bool {
 // Stats reports the counts.
 func (p *Port) Stats() Stats {
 	return Stats{Connections: p.admission.count(), Crowded: p.crowded.Load(), Rejected: p.rejected.Load(),
-		Refused: p.refused.Load(), FrameBytes: p.budget.inUse(), Version: p.cfg.Version, VersionsRefused: p.versions.refused.Load(),
-		Auth: AuthStats{Unproved: p.admission.unproved(), Refused: p.unproven.Load(), Late: p.late.Load()}}
+		Refused: p.refused.Load(), FrameBytes: p.budget.inUse(), Version: p.cfg.Version,
+		VersionsRefused: p.versions.refused.Load(),
+		Auth:            AuthStats{Unproved: p.admission.unproved(), Refused: p.unproven.Load(), Late: p.late.Load()}}
 }
 
 func (p *Port) acceptLoop(h Handlers) {
@@ -261,7 +262,8 @@ func (p *Port) current() net.Listener {
 // crowd closes a connection that is one too many.
 func (p *Port) crowd(g *inbound, err error) {
 	p.crowded.Add(1)
-	p.log.Warn("crowded "+g.addr.String(), "peer port: connection refused", "remote", g.RemoteAddr(), "reason", err, "limit", p.admission.max)
+	p.log.Warn("crowded "+g.addr.String(), "peer port: connection refused", "remote", g.RemoteAddr(), "reason", err,
+		"limit", p.admission.max)
 	p.conns.end(g)
 }
 
@@ -320,15 +322,18 @@ func (p *Port) notMember(f preface, ip netip.Addr) string {
 	from, own := f.from, p.roster.Cluster()
 	switch {
 	case f.cluster != own && own != 0:
-		return fmt.Sprintf("member %d belongs to cluster %v, and this is member %d of cluster %v: compare the addresses in the "+
+		return fmt.Sprintf("member %d belongs to cluster %v, and this is member %d of cluster %v: compare the "+
+			"addresses in the "+
 			"server lines of both", from, f.cluster, p.cfg.ID, own)
 	case f.toDisk != 0 && f.toDisk != p.cfg.Disk:
 		return fmt.Sprintf("member %d of cluster %v wants disk %v of member %d, and this is disk %v%s",
 			from, f.cluster, f.toDisk, f.to, p.cfg.Disk, ofCluster(own))
 	case f.toDisk == 0 && own == 0:
-		return fmt.Sprintf("member %d wants a member of cluster %v, and this one belongs to no cluster yet", from, f.cluster)
+		return fmt.Sprintf("member %d wants a member of cluster %v, and this one belongs to no cluster yet", from,
+			f.cluster)
 	case f.fromDisk == p.cfg.Disk:
-		return fmt.Sprintf("member %d has the same disk as this member, %v: one of the two data directories is a copy", from, f.fromDisk)
+		return fmt.Sprintf("member %d has the same disk as this member, %v: one of the two data directories is a copy",
+			from, f.fromDisk)
 	case own == 0 && (f.kind != StreamRaft || f.cluster == 0):
 		return fmt.Sprintf("this member belongs to no cluster yet, and member %d wants more than a query", from)
 	}
@@ -336,7 +341,8 @@ func (p *Port) notMember(f preface, ip netip.Addr) string {
 		// This member may have been down while others were made members, the leader among them.
 		// Raft itself counts the votes. But as long as this member follows a leader, it
 		// hears of new members from that.
-		return fmt.Sprintf("it says it is member %d with disk %v, which is no member of the cluster, as far as this member knows",
+		return fmt.Sprintf("it says it is member %d with disk %v, which is no member of the cluster, as far as this "+
+			"member knows",
 			from, f.fromDisk)
 	}
 	if p.cfg.AnyAddr {
@@ -345,7 +351,8 @@ func (p *Port) notMember(f preface, ip netip.Addr) string {
 	ctx, cancel := context.WithTimeout(context.Background(), lookupTime)
 	defer cancel()
 	if addrs := p.roster.addrs(from); !p.origins.fits(ctx, ip, addrs) {
-		return fmt.Sprintf("it says it is member %d, and does not come from its address (%s); peerAddressCheck=false does not look at that",
+		return fmt.Sprintf("it says it is member %d, and does not come from its address (%s); peerAddressCheck=false "+
+			"does not look at that",
 			from, strings.Join(addrs, ", "))
 	}
 	return ""

@@ -120,7 +120,8 @@ func (p *Port) receivePreface(in *inbound, c net.Conn) (f preface, err error) {
 	}
 	switch {
 	case f.to != p.cfg.ID:
-		return f, rejection(fmt.Sprintf("member %d took this address for that of member %d: compare the server lines of both", f.from, f.to))
+		return f, rejection(fmt.Sprintf("member %d took this address for that of member %d: compare the server "+
+			"lines of both", f.from, f.to))
 	case f.from == p.cfg.ID:
 		return f, rejection(fmt.Sprintf("it says it is member %d, which is this one", f.from))
 	}
@@ -132,13 +133,15 @@ func (p *Port) answerPreface(in *inbound, c net.Conn, f preface) error {
 	secrets := p.secrets()
 	if !f.proves && len(secrets) > 0 && !p.cfg.Auth.SecretOptional {
 		p.unproven.Add(1)
-		return rejection(fmt.Sprintf("it says it is member %d, and does not prove that it knows the secret (peer.secretFile)", f.from))
+		return rejection(fmt.Sprintf("it says it is member %d, and does not prove that it knows the secret "+
+			"(peer.secretFile)", f.from))
 	}
 	answer := []byte{p.cfg.Version}
 	var ch challenge
 	if f.proves {
 		if len(secrets) == 0 {
-			return rejection(fmt.Sprintf("member %d wants to prove that it knows a secret, and this member has none (peer.secretFile)", f.from))
+			return rejection(fmt.Sprintf("member %d wants to prove that it knows a secret, and this member has none "+
+				"(peer.secretFile)", f.from))
 		}
 		if _, err := io.ReadFull(c, ch.dialer[:]); err != nil {
 			return err
@@ -162,7 +165,8 @@ func (p *Port) answerPreface(in *inbound, c net.Conn, f preface) error {
 	known, err := ch.verify(c, byDialer, secrets)
 	if errors.Is(err, errProof) {
 		p.unproven.Add(1)
-		return rejection(fmt.Sprintf("it says it is member %d, and does not know the secret (peer.secretFile): compare the files of both", f.from))
+		return rejection(fmt.Sprintf("it says it is member %d, and does not know the secret (peer.secretFile): "+
+			"compare the files of both", f.from))
 	} else if err != nil {
 		return err
 	}
@@ -174,7 +178,8 @@ func (p *Port) answerPreface(in *inbound, c net.Conn, f preface) error {
 // introduce says to a member at the other end of raw, which is at host, who this one is, and what
 // the stream carries, proves it, and has the other end prove it. C is raw, or TLS on it. Errors:
 // errUnanswered, ErrVersion, errProof, those of ctx, TLS and the connection.
-func (p *Port) introduce(ctx context.Context, raw net.Conn, host string, f preface, secrets []secret) (c net.Conn, err error) {
+func (p *Port) introduce(ctx context.Context, raw net.Conn, host string, f preface,
+	secrets []secret) (c net.Conn, err error) {
 	_ = raw.SetDeadline(time.Now().Add(PrefaceTimeout))
 	stop := context.AfterFunc(ctx, func() { _ = raw.SetDeadline(time.Unix(1, 0)) })
 	if c, err = p.dialTLS(raw, host); err != nil {
@@ -228,7 +233,8 @@ func (p *Port) sendPreface(raw, c net.Conn, f preface, secrets []secret) error {
 		p.conns.provedWith(raw, known)
 		return nil
 	}
-	p.log.Error(fmt.Sprintf("secret of member %d", f.to), "this member and another one cannot work together: compare the files of peer.secretFile", "other", f.to, "err", err)
+	p.log.Error(fmt.Sprintf("secret of member %d", f.to), "this member and another one cannot work together: compare "+
+		"the files of peer.secretFile", "other", f.to, "err", err)
 	return err
 }
 
@@ -246,7 +252,8 @@ func (p *Port) awaitVersion(c net.Conn, to MemberID) (version uint8, err error) 
 	}
 	p.versions.hear(to, b[0])
 	if err := p.checkVersion(to, b[0]); err != nil {
-		p.log.Error(fmt.Sprintf("version of member %d", to), "this member and another one cannot work together", "other", to, "err", err)
+		p.log.Error(fmt.Sprintf("version of member %d", to), "this member and another one cannot work together",
+			"other", to, "err", err)
 		return 0, err
 	}
 	return b[0], nil

@@ -73,7 +73,8 @@ type Roster struct {
 // NewRoster makes the roster of a member with these members in its configuration file. With
 // reconfig, the members that have been agreed upon count more than the file.
 func NewRoster(file []Member, reconfig bool, local Local) *Roster {
-	return &Roster{file: file, local: local, reconfig: reconfig, agreed: map[MemberID]string{}, coming: map[MemberID]string{},
+	return &Roster{file: file, local: local, reconfig: reconfig, agreed: map[MemberID]string{},
+		coming: map[MemberID]string{},
 		former: map[MemberID][]string{}}
 }
 

@@ -87,7 +87,8 @@ func (p *Port) checkCertificate(c net.Conn, from MemberID) error {
 func (p *Port) certificateFault(cert *x509.Certificate, from MemberID) (fault error) {
 	usages := cert.ExtKeyUsage
 	anyUsage := len(usages) == 0 && len(cert.UnknownExtKeyUsage) == 0
-	if !anyUsage && !slices.Contains(usages, x509.ExtKeyUsageAny) && !slices.Contains(usages, x509.ExtKeyUsageServerAuth) {
+	if !anyUsage && !slices.Contains(usages, x509.ExtKeyUsageAny) &&
+		!slices.Contains(usages, x509.ExtKeyUsageServerAuth) {
 		return errors.New("it is for clients only (extended key usage)")
 	}
 	if !p.cfg.Auth.TLS.VerifyHost {

@@ -133,7 +133,8 @@ func checkRequest(from raft.ServerID, req any) error {
 
 func checkCandidate(term, lastIndex, lastTerm uint64) error {
 	if term == 0 || lastTerm >= term || (lastIndex == 0) != (lastTerm == 0) {
-		return requestErrorf("a candidate of term %d whose log ends with entry %d of term %d", term, lastIndex, lastTerm)
+		return requestErrorf("a candidate of term %d whose log ends with entry %d of term %d", term, lastIndex,
+			lastTerm)
 	}
 	return nil
 }
@@ -142,7 +143,8 @@ func checkCandidate(term, lastIndex, lastTerm uint64) error {
 func checkAppend(q *raft.AppendEntriesRequest) error {
 	switch {
 	case q.Term == 0 || q.PrevLogTerm > q.Term || (q.PrevLogEntry == 0) != (q.PrevLogTerm == 0):
-		return requestErrorf("a leader of term %d whose entries follow entry %d of term %d", q.Term, q.PrevLogEntry, q.PrevLogTerm)
+		return requestErrorf("a leader of term %d whose entries follow entry %d of term %d", q.Term, q.PrevLogEntry,
+			q.PrevLogTerm)
 	case len(q.Entries) > MaxAppendEntries:
 		return requestErrorf("%d entries at once", len(q.Entries))
 	case q.PrevLogEntry == 0 && len(q.Entries) == 0 && q.LeaderCommitIndex > 0:
@@ -152,7 +154,8 @@ func checkAppend(q *raft.AppendEntriesRequest) error {
 	index, term := q.PrevLogEntry, q.PrevLogTerm
 	for _, e := range q.Entries {
 		if e.Index != index+1 || e.Term < max(term, 1) || e.Term > q.Term {
-			return requestErrorf("entry %d of term %d after entry %d of term %d, from a leader of term %d", e.Index, e.Term, index, term, q.Term)
+			return requestErrorf("entry %d of term %d after entry %d of term %d, from a leader of term %d", e.Index,
+				e.Term, index, term, q.Term)
 		}
 		index, term = e.Index, e.Term
 		if err := checkEntry(e); err != nil {
@@ -187,9 +190,11 @@ func checkSnapshotRequest(q *raft.InstallSnapshotRequest) error {
 	case q.SnapshotVersion != raft.SnapshotVersionMax:
 		return requestErrorf("version %d of snapshots", q.SnapshotVersion)
 	case q.Term == 0 || q.LastLogTerm == 0 || q.LastLogTerm > q.Term || q.LastLogIndex == 0:
-		return requestErrorf("a leader of term %d with a snapshot up to entry %d of term %d", q.Term, q.LastLogIndex, q.LastLogTerm)
+		return requestErrorf("a leader of term %d with a snapshot up to entry %d of term %d", q.Term, q.LastLogIndex,
+			q.LastLogTerm)
 	case q.ConfigurationIndex == 0 || q.ConfigurationIndex > q.LastLogIndex:
-		return requestErrorf("a snapshot up to entry %d with the configuration of entry %d", q.LastLogIndex, q.ConfigurationIndex)
+		return requestErrorf("a snapshot up to entry %d with the configuration of entry %d", q.LastLogIndex,
+			q.ConfigurationIndex)
 	case q.Size <= 0:
 		return requestErrorf("a snapshot of %d bytes", q.Size)
 	}
@@ -308,7 +313,8 @@ func (c *requestChecker) replaced(q *raft.AppendEntriesRequest) bool {
 // different ones (peer.Roster), and have them in their first configuration. A member that stood
 // alone may have got another number (quorum, renumber).
 func configurationSteps(a, b []raft.Server) (n int) {
-	if len(a) == 1 && len(b) == 1 && a[0].Address == AloneAddr && b[0].Address == AloneAddr && DiskOf(a[0].ID) == DiskOf(b[0].ID) {
+	if len(a) == 1 && len(b) == 1 && a[0].Address == AloneAddr && b[0].Address == AloneAddr &&
+		DiskOf(a[0].ID) == DiskOf(b[0].ID) {
 		return 0
 	}
 	servers := map[raft.ServerID]raft.Server{}

@@ -295,7 +295,8 @@ func (l *Followers) wakeLocked(f *follower) {
 
 // takeDue returns the commit index that is due for a follower, as a request, and the pipeline to
 // send it over; false: none is due. confirm says that the follower is to answer.
-func (l *Followers) takeDue(f *follower) (args raft.AppendEntriesRequest, addr raft.ServerAddress, p *pipeline, confirm, due bool) {
+func (l *Followers) takeDue(f *follower) (args raft.AppendEntriesRequest, addr raft.ServerAddress, p *pipeline, confirm,
+	due bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	index, term := l.pendingCommitLocked(f)

@@ -37,7 +37,8 @@ func (h *heartbeats) answer(from raft.ServerID, q *raft.AppendEntriesRequest) *r
 	if !isHeartbeat(q) || q.Term != h.local.Term() || h.local.Leader() != from {
 		return nil
 	}
-	return &raft.AppendEntriesResponse{RPCHeader: q.RPCHeader, Term: q.Term, LastLog: h.local.LastIndex(), Success: true}
+	return &raft.AppendEntriesResponse{RPCHeader: q.RPCHeader, Term: q.Term, LastLog: h.local.LastIndex(),
+		Success: true}
 }
 
 // pass has the library's main loop hear of a heartbeat, unless it has not taken the one before.

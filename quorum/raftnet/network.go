@@ -72,8 +72,9 @@ const (
 )
 
 func newNetwork(p port, local Local, hand rpcHandler, observe func(any) func(any)) *network {
-	return &network{port: p, local: local, hand: hand, observe: observe, beats: heartbeats{local: local}, checker: &requestChecker{local: local},
-		idle: map[raft.ServerID][]*conn{}}
+	return &network{port: p, local: local, hand: hand, observe: observe, beats: heartbeats{local: local},
+		checker: &requestChecker{local: local},
+		idle:    map[raft.ServerID][]*conn{}}
 }
 
 // send sends a request with one write.
@@ -212,7 +213,8 @@ func (n *network) call(id raft.ServerID, req, answer any) error {
 }
 
 // sendSnapshot sends a snapshot over a stream of its own and waits for the answer.
-func (n *network) sendSnapshot(id raft.ServerID, args *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
+func (n *network) sendSnapshot(id raft.ServerID, args *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse,
+	data io.Reader) error {
 	if n == nil {
 		return errAlone
 	}
@@ -330,7 +332,8 @@ func (n *network) ask(from raft.ServerID, rpc raft.RPC, answers <-chan raft.RPCR
 			n.local.SnapshotTaken(snapshot.refused())
 			return answer, snapshot.refused()
 		}
-		if resp, ok := answer.Response.(*raft.InstallSnapshotResponse); ok && !errors.Is(answer.Error, errOldSnapshot) &&
+		if resp, ok := answer.Response.(*raft.InstallSnapshotResponse); ok &&
+			!errors.Is(answer.Error, errOldSnapshot) &&
 			(resp.Success || answer.Error != nil) {
 			n.local.SnapshotTaken(answer.Error)
 		}

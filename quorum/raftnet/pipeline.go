@@ -74,7 +74,8 @@ func (f *appendFuture) Response() *raft.AppendEntriesResponse { return f.resp }
 
 // newPipeline begins a pipeline on a stream, which it closes at its end.
 func newPipeline(t *Transport, id raft.ServerID, addr raft.ServerAddress, c *conn) *pipeline {
-	p := &pipeline{t: t, id: id, addr: addr, c: c, out: make(chan raft.AppendFuture, inFlightMax), stop: make(chan struct{}),
+	p := &pipeline{t: t, id: id, addr: addr, c: c, out: make(chan raft.AppendFuture, inFlightMax),
+		stop: make(chan struct{}),
 		dead: make(chan struct{}), writing: make(chan struct{}, 1)}
 	p.space = sync.NewCond(&p.mu)
 	t.opened(p)
@@ -95,7 +96,8 @@ func (p *pipeline) Close() error {
 
 // AppendEntries implements raft.AppendPipeline. It waits while too much is in flight. Errors: why
 // the stream has failed.
-func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
+func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest,
+	resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
 	f := &appendFuture{start: time.Now(), sentAt: p.t.clock.Now(), args: args, resp: resp, done: make(chan struct{})}
 	for _, e := range args.Entries {
 		f.size += len(e.Data)
@@ -114,7 +116,8 @@ func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.App
 func (p *pipeline) enqueue(f *appendFuture) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for p.err == nil && len(p.inFlight) > 0 && (len(p.inFlight) >= inFlightMax || p.inFlightBytes+f.size > inFlightMaxBytes) {
+	for p.err == nil && len(p.inFlight) > 0 &&
+		(len(p.inFlight) >= inFlightMax || p.inFlightBytes+f.size > inFlightMaxBytes) {
 		p.space.Wait()
 	}
 	if p.err != nil {

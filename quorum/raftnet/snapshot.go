@@ -38,7 +38,8 @@ func (t *Transport) declineOld(rpc *raft.RPC, req *raft.InstallSnapshotRequest) 
 func (t *Transport) decline(rpc raft.RPC, req *raft.InstallSnapshotRequest) {
 	_, _ = io.Copy(io.Discard, rpc.Reader) // the next request of the connection follows it
 	term := t.local.Term()
-	rpc.Respond(&raft.InstallSnapshotResponse{RPCHeader: req.RPCHeader, Term: max(term, req.Term), Success: term <= req.Term}, nil)
+	rpc.Respond(&raft.InstallSnapshotResponse{RPCHeader: req.RPCHeader, Term: max(term, req.Term),
+		Success: term <= req.Term}, nil)
 }
 
 // errOldSnapshot says that the member has applied more than the snapshot holds.

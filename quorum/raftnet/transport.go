@@ -106,7 +106,8 @@ func New(cfg Config) *Transport {
 
 func newTransport(self raft.ServerID, local Local) *Transport {
 	return &Transport{
-		Followers: Followers{self: self, local: local, followers: map[raft.ServerID]*follower{}, acked: map[peer.DiskID]ack{},
+		Followers: Followers{self: self, local: local, followers: map[raft.ServerID]*follower{},
+			acked:     map[peer.DiskID]ack{},
 			pipelines: map[raft.ServerID]*pipeline{}},
 		stop: make(chan struct{}),
 		rpcs: make(chan raft.RPC),
@@ -206,7 +207,8 @@ func (t *Transport) appendEntries(id raft.ServerID, target raft.ServerAddress,
 // contact that an answer proves (answered) counts from when its request was sent, however long it
 // is delayed. Errors: the entries will not be durable, or stop is closed; then the library must not
 // see the answer.
-func (t *Transport) hold(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse, stop <-chan struct{}) error {
+func (t *Transport) hold(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse,
+	stop <-chan struct{}) error {
 	if len(args.Entries) == 0 || !resp.Success {
 		return nil
 	}
@@ -276,18 +278,21 @@ func (t *Transport) commitLoop(f *follower) {
 }
 
 // RequestVote implements raft.Transport.
-func (t *Transport) RequestVote(id raft.ServerID, _ raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
+func (t *Transport) RequestVote(id raft.ServerID, _ raft.ServerAddress, args *raft.RequestVoteRequest,
+	resp *raft.RequestVoteResponse) error {
 	return t.net.call(id, args, resp)
 }
 
 // RequestPreVote implements raft.WithPreVote. Without it a member that comes back from a partition
 // would depose the leader with the high term that it reached alone.
-func (t *Transport) RequestPreVote(id raft.ServerID, _ raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
+func (t *Transport) RequestPreVote(id raft.ServerID, _ raft.ServerAddress, args *raft.RequestPreVoteRequest,
+	resp *raft.RequestPreVoteResponse) error {
 	return t.net.call(id, args, resp)
 }
 
 // TimeoutNow implements raft.Transport.
-func (t *Transport) TimeoutNow(id raft.ServerID, _ raft.ServerAddress, args *raft.TimeoutNowRequest, resp *raft.TimeoutNowResponse) error {
+func (t *Transport) TimeoutNow(id raft.ServerID, _ raft.ServerAddress, args *raft.TimeoutNowRequest,
+	resp *raft.TimeoutNowResponse) error {
 	return t.net.call(id, args, resp)
 }
 

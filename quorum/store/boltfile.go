@@ -307,7 +307,8 @@ func checkBuckets(tx *bbolt.Tx) (first, last uint64, err error) {
 	case len(format) != 8:
 		return 0, 0, damagedf("its values are not all there")
 	case binary.BigEndian.Uint64(format) != boltFormat:
-		return 0, 0, fmt.Errorf("%w: the file has format %d, this program reads %d", ErrFormat, binary.BigEndian.Uint64(format), boltFormat)
+		return 0, 0, fmt.Errorf("%w: the file has format %d, this program reads %d", ErrFormat,
+			binary.BigEndian.Uint64(format), boltFormat)
 	}
 	c = logs.Cursor()
 	for k, _ := c.First(); k != nil; k, _ = c.Next() {

@@ -105,7 +105,8 @@ func openLog(dir string, kind LogKind, segmentBytes int64) (_ *storedLog, err er
 		return nil, fmt.Errorf("%s: %w", s.name, err)
 	}
 	if kind == LogBolt || last > 0 || s.entries.HighestIndex() > 0 {
-		return nil, fmt.Errorf("%s: %w: the log is here, of kind %s, and logStore is %s: set logStore=%s, or move it with 'lockkeeper log convert' while the member is stopped",
+		return nil, fmt.Errorf("%s: %w: the log is here, of kind %s, and logStore is %s: set logStore=%s, or move it "+
+			"with 'lockkeeper log convert' while the member is stopped",
 			s.name, ErrLogKind, s.kind(), kind, s.kind())
 	}
 	l, err := wal.Create(s.options, 1, 0)
@@ -125,7 +126,8 @@ func openAnyLog(dir string, segmentBytes int64) (_ *storedLog, err error) {
 		return nil, err
 	}
 	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) && len(left) > 0 {
-		return nil, fmt.Errorf("%s: %w: the file is missing, and %s, which belongs to it, is there", path, ErrDamaged, segments)
+		return nil, fmt.Errorf("%s: %w: the file is missing, and %s, which belongs to it, is there", path, ErrDamaged,
+			segments)
 	}
 	file, err := openBoltFile(path)
 	if err != nil {
@@ -177,7 +179,8 @@ func (s *storedLog) openSegments(manifest []byte) error {
 	if err == nil && unused > 0 {
 		// From a conversion that was cut short.
 		err = (&boltLog{boltFile: s.file}).deleteLocked(0, unused)
-		repaired = append(repaired, "removed entries from "+s.name+", which are not in use: the log is in "+s.options.Dir)
+		repaired = append(repaired, "removed entries from "+s.name+
+			", which are not in use: the log is in "+s.options.Dir)
 	}
 	if err != nil {
 		return errors.Join(fmt.Errorf("%s: %w", s.name, err), l.Close())

@@ -56,7 +56,8 @@ var _ raft.SnapshotStore = (*snapshotFiles)(nil)
 // An existing snapshot need not be durable: its process may have been killed before it synced the
 // directory, or have failed to. A member that starts with it acknowledges entries behind it. So all
 // names are synced first.
-func openSnapshotFiles(dataDir string, syncDir func(dir string) error) (_ *snapshotFiles, repaired []string, err error) {
+func openSnapshotFiles(dataDir string, syncDir func(dir string) error) (_ *snapshotFiles, repaired []string,
+	err error) {
 	store, err := raft.NewFileSnapshotStoreWithLogger(dataDir, snapshotsKept, hclog.NewNullLogger())
 	if err != nil {
 		return nil, nil, fmt.Errorf("quorum: open snapshots in %s: %w", dataDir, err)
@@ -129,7 +130,8 @@ func (s *snapshotFiles) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, erro
 	head, err := readSnapshotHead(r)
 	switch {
 	case err != nil:
-	case !bytes.Equal(head, snapshotHead(meta)) || !strings.HasPrefix(id, fmt.Sprintf("%d-%d-", meta.Term, meta.Index)) || meta.ID != id:
+	case !bytes.Equal(head, snapshotHead(meta)) ||
+		!strings.HasPrefix(id, fmt.Sprintf("%d-%d-", meta.Term, meta.Index)) || meta.ID != id:
 		err = errors.New("meta.json does not match state.bin and the name of the folder")
 	case meta.Version != raft.SnapshotVersionMax:
 		err = fmt.Errorf("meta.json is of version %d", meta.Version)
@@ -154,7 +156,8 @@ func (s *snapshotFiles) damaged(id string, err error) error {
 }
 
 // Create implements raft.SnapshotStore.
-func (s *snapshotFiles) Create(version raft.SnapshotVersion, index, term uint64, configuration raft.Configuration, configurationIndex uint64, trans raft.Transport) (raft.SnapshotSink, error) {
+func (s *snapshotFiles) Create(version raft.SnapshotVersion, index, term uint64, configuration raft.Configuration,
+	configurationIndex uint64, trans raft.Transport) (raft.SnapshotSink, error) {
 	sink, err := s.store.Create(version, index, term, configuration, configurationIndex, trans)
 	if err != nil {
 		_, serr := s.sweep() // the library leaves a folder when the disk is full
@@ -169,7 +172,8 @@ func (s *snapshotFiles) Create(version raft.SnapshotVersion, index, term uint64,
 		_ = file.Cancel()
 		return nil, fmt.Errorf("quorum: write snapshot: %w", err)
 	}
-	head := snapshotHead(&raft.SnapshotMeta{Index: index, Term: term, Configuration: configuration, ConfigurationIndex: configurationIndex})
+	head := snapshotHead(&raft.SnapshotMeta{Index: index, Term: term, Configuration: configuration,
+		ConfigurationIndex: configurationIndex})
 	if _, err := file.Write(head); err != nil {
 		_ = file.Cancel()
 		return nil, err
@@ -319,7 +323,8 @@ func (s *snapshotFiles) verify() (newest *raft.SnapshotMeta, repaired []string, 
 		if rerr := os.RemoveAll(filepath.Join(s.dir, name)); rerr != nil {
 			return nil, nil, errors.Join(err, rerr)
 		}
-		repaired = append(repaired, fmt.Sprintf("removed a damaged snapshot, the newer %s is whole: %v", newest.ID, err))
+		repaired = append(repaired, fmt.Sprintf("removed a damaged snapshot, the newer %s is whole: %v", newest.ID,
+			err))
 	}
 	return newest, repaired, nil
 }

@@ -92,8 +92,9 @@ func Open(dataDir, logDir string, kind LogKind) (_ Stores, err error) {
 	if err := checkReach(log.entries, log.name, covered, filepath.Join(dataDir, snapshotsDir)); err != nil {
 		return Stores{}, err
 	}
-	return Stores{Log: log.entries, Stable: log.file, Snapshots: snaps, Close: log.Close, LogName: log.name, StableName: log.file.path,
-		Repaired: slices.Concat(log.repaired, swept, repaired), Files: log.files}, nil
+	return Stores{Log: log.entries, Stable: log.file, Snapshots: snaps, Close: log.Close, LogName: log.name,
+		StableName: log.file.path,
+		Repaired:   slices.Concat(log.repaired, swept, repaired), Files: log.files}, nil
 }
 
 // OpenOn opens, and creates if it is missing, a log in segments of segmentBytes in a file
@@ -115,7 +116,8 @@ func OpenOn(files wal.FS, segmentBytes int64, stable Stable, snaps raft.Snapshot
 	if err != nil {
 		return Stores{}, fmt.Errorf("quorum: open log %w", err)
 	}
-	s := Stores{Log: l, Stable: stable, Snapshots: snaps, Close: l.Close, LogName: o.Dir, StableName: o.Dir, Repaired: repaired}
+	s := Stores{Log: l, Stable: stable, Snapshots: snaps, Close: l.Close, LogName: o.Dir, StableName: o.Dir,
+		Repaired: repaired}
 	covered := uint64(0)
 	newest, err := s.Newest()
 	if newest != nil {
@@ -138,10 +140,12 @@ func checkReach(l entryLog, name string, covered uint64, snapshots string) error
 		return fmt.Errorf("quorum: %s: %w", name, err)
 	}
 	if highest := l.HighestIndex(); max(last, covered) < highest {
-		return fmt.Errorf("quorum: %s: %w: entry %d was there, and now there are those up to %d, and a snapshot that ends with %d", name, ErrDamaged, highest, last, covered)
+		return fmt.Errorf("quorum: %s: %w: entry %d was there, and now there are those up to %d, and a snapshot that "+
+			"ends with %d", name, ErrDamaged, highest, last, covered)
 	}
 	if covered+1 < first {
-		return fmt.Errorf("quorum: %s: %w: there must be a snapshot that holds the entries before %d, with which %s begins; the newest one ends with %d",
+		return fmt.Errorf("quorum: %s: %w: there must be a snapshot that holds the entries before %d, with which %s "+
+			"begins; the newest one ends with %d",
 			snapshots, ErrDamaged, first, name, covered)
 	}
 	return nil

@@ -122,7 +122,8 @@ func Create(o Options, next, committed uint64) (*Log, error) {
 	if err := o.FS.MkdirAll(o.Dir); err != nil {
 		return nil, err
 	}
-	h := segmentHead{log: rand.Uint64(), number: 1, first: next, last: next - 1, committed: committed, size: l.SegmentBytes}
+	h := segmentHead{log: rand.Uint64(), number: 1, first: next, last: next - 1, committed: committed,
+		size: l.SegmentBytes}
 	s, err := createSegment(o.FS, o.Dir, h)
 	if err != nil {
 		return nil, err
@@ -267,7 +268,8 @@ func (l *Log) DeleteRange(lo, hi uint64) error {
 		return l.removeUnneeded()
 	case hi == l.last:
 		if committed := l.commitIndexNow(); lo <= committed {
-			return fmt.Errorf("wal: entries from %d are to be replaced, and those up to %d are committed", lo, committed)
+			return fmt.Errorf("wal: entries from %d are to be replaced, and those up to %d are committed", lo,
+				committed)
 		}
 		if err := l.commit(batchCut, lo); err != nil {
 			return err

@@ -51,7 +51,8 @@ func Open(o Options, m Manifest) (_ *Log, repaired []string, err error) {
 		if err := s.write(make([]byte, torn-l.end), l.end); err != nil {
 			return nil, nil, err
 		}
-		repaired = append(repaired, fmt.Sprintf("removed a torn write from the end of %s (%d bytes after entry %d): it had not been acknowledged", s.path, torn-l.end, l.last))
+		repaired = append(repaired, fmt.Sprintf("removed a torn write from the end of %s (%d bytes after entry %d): "+
+			"it had not been acknowledged", s.path, torn-l.end, l.last))
 	}
 	l.committed = r.committed
 	for _, n := range numbers[:from] {
@@ -84,7 +85,8 @@ func listSegments(o Options, newest uint64) (numbers []uint64, repaired []string
 			repaired = append(repaired, "removed the unfinished segment "+path+": nothing had been written to it")
 			continue
 		}
-		if n, err := strconv.ParseUint(strings.TrimSuffix(name, segmentSuffix), 10, 64); err == nil && segmentPath(o.Dir, n) == path {
+		if n, err := strconv.ParseUint(strings.TrimSuffix(name, segmentSuffix), 10, 64); err == nil &&
+			segmentPath(o.Dir, n) == path {
 			numbers = append(numbers, n)
 		}
 	}
@@ -101,7 +103,8 @@ func listSegments(o Options, newest uint64) (numbers []uint64, repaired []string
 	if n := len(numbers); n == 0 || numbers[n-1] < newest {
 		return nil, nil, fmt.Errorf("%s: %w: the file is missing", segmentPath(o.Dir, newest), ErrDamaged)
 	} else if numbers[n-1] > newest {
-		return nil, nil, fmt.Errorf("%s: %w: there should be no such file, segment %d is the last one", segmentPath(o.Dir, numbers[n-1]), ErrDamaged, newest)
+		return nil, nil, fmt.Errorf("%s: %w: there should be no such file, segment %d is the last one",
+			segmentPath(o.Dir, numbers[n-1]), ErrDamaged, newest)
 	}
 	return numbers, repaired, nil
 }
@@ -140,9 +143,11 @@ func (r *replay) next(s *segment, content []byte) error {
 		l.first, l.last, r.held = s.first, s.last, s.last+1
 	} else if l.end != s.prevEnd || l.sum != s.prevSum {
 		// All of the segment before was durable before this one was created.
-		path, err = l.lastSegment().path, damagedf("the bytes at %d are not what was written; all was durable up to %d", l.end, s.prevEnd)
+		path, err = l.lastSegment().path, damagedf("the bytes at %d are not what was written; all was durable up to %d",
+			l.end, s.prevEnd)
 	} else if s.first != l.first || s.last != l.last {
-		err = damagedf("it follows entries %d to %d, and the segment before it ends with %d to %d", s.first, s.last, l.first, l.last)
+		err = damagedf("it follows entries %d to %d, and the segment before it ends with %d to %d", s.first, s.last,
+			l.first, l.last)
 	}
 	l.segments = append(l.segments, s)
 	if err == nil {
@@ -161,7 +166,10 @@ func (r *replay) batches(s *segment, content []byte) error {
 	if err != nil {
 		return err
 	}
-	end, sum, err := s.scan(content, func(at int64, b batch, payload []byte) error { return r.apply(s, at, b, payload) })
+	end, sum, err := s.scan(content, func(at int64, b batch,
+		payload []byte) error {
+		return r.apply(s, at, b, payload)
+	})
 	if err != nil {
 		return err
 	}
@@ -229,7 +237,8 @@ func (r *replay) finish(synced int64) (torn int64, err error) {
 		return torn, nil
 	}
 	if r.held > l.first {
-		return 0, fmt.Errorf("%s: %w", l.segments[0].path, damagedf("the entries from %d on are missing: so are the segments before this one", l.first))
+		return 0, fmt.Errorf("%s: %w", l.segments[0].path,
+			damagedf("the entries from %d on are missing: so are the segments before this one", l.first))
 	}
 	l.places = slices.Clone(l.places[l.first-r.held:])
 	return torn, nil

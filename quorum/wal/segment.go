@@ -98,13 +98,17 @@ func (h *segmentHead) sum() uint32 { return binary.BigEndian.Uint32(h.append(nil
 func decodeSegmentHead(b []byte) (h segmentHead, err error) {
 	be := binary.BigEndian
 	switch {
-	case len(b) < segmentHeadLen || string(b[:4]) != segmentMagic || be.Uint32(b[4:]) != crc32.Checksum(b[8:segmentHeadLen], castagnoli):
+	case len(b) < segmentHeadLen || string(b[:4]) != segmentMagic ||
+		be.Uint32(b[4:]) != crc32.Checksum(b[8:segmentHeadLen], castagnoli):
 		return h, damagedf("its head is not one")
 	case be.Uint32(b[8:]) != segmentFormat:
-		return h, fmt.Errorf("%w: the file has format %d, this program reads %d", ErrFormat, be.Uint32(b[8:]), segmentFormat)
+		return h, fmt.Errorf("%w: the file has format %d, this program reads %d", ErrFormat, be.Uint32(b[8:]),
+			segmentFormat)
 	}
-	return segmentHead{prevSum: be.Uint32(b[12:]), log: be.Uint64(b[16:]), number: be.Uint64(b[24:]), first: be.Uint64(b[32:]),
-		last: be.Uint64(b[40:]), committed: be.Uint64(b[48:]), prevEnd: int64(be.Uint64(b[56:])), size: int64(be.Uint64(b[64:]))}, nil
+	return segmentHead{prevSum: be.Uint32(b[12:]), log: be.Uint64(b[16:]), number: be.Uint64(b[24:]),
+		first: be.Uint64(b[32:]),
+		last:  be.Uint64(b[40:]), committed: be.Uint64(b[48:]), prevEnd: int64(be.Uint64(b[56:])),
+		size: int64(be.Uint64(b[64:]))}, nil
 }
 
 // seed begins the checksum of bytes at an offset of the segment.
@@ -248,7 +252,8 @@ func (h *segmentHead) newestWatermark(content []byte) (newest watermark, err err
 
 // scan visits the batches of a segment, up to the first one that is not whole, or not there. It
 // returns the offset of that one, and the checksum of the last whole one, or of the head.
-func (h *segmentHead) scan(content []byte, visit func(at int64, b batch, payload []byte) error) (end int64, sum uint32, err error) {
+func (h *segmentHead) scan(content []byte, visit func(at int64, b batch, payload []byte) error) (end int64, sum uint32,
+	err error) {
 	sum = binary.BigEndian.Uint32(content[4:])
 	for end = segmentStart; ; {
 		b, ok := h.batchAt(content, end)

@@ -136,7 +136,8 @@ func (e *Etcd) send(ctx context.Context, txn map[string]any) (*etcdAnswer, error
 	if err != nil {
 		return nil, err
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(e.URL, "/")+"/v3/kv/txn", bytes.NewReader(body))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(e.URL, "/")+"/v3/kv/txn",
+		bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}

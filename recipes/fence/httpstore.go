@@ -91,12 +91,14 @@ func (s *HTTPStore) Delete(ctx context.Context, key string) error {
 }
 
 // send sends a request. A body can be sent again, on another connection.
-func (s *HTTPStore) send(ctx context.Context, method, key string, header http.Header, body []byte) (*http.Response, error) {
+func (s *HTTPStore) send(ctx context.Context, method, key string, header http.Header,
+	body []byte) (*http.Response, error) {
 	parts := strings.Split(key, "/")
 	for i := range parts {
 		parts[i] = url.PathEscape(parts[i])
 	}
-	r, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(s.URL, "/")+"/"+strings.Join(parts, "/"), bytes.NewReader(body))
+	r, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(s.URL, "/")+"/"+strings.Join(parts, "/"),
+		bytes.NewReader(body))
 	if err != nil {
 		return nil, fmt.Errorf("fence: %s %s: %w", strings.ToLower(method), key, err)
 	}

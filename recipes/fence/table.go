@@ -148,7 +148,8 @@ func (t *Table) Do(ctx context.Context, resource string, token int64, f func(*sq
 }
 
 // do is one attempt of Do. It says whether the token was accepted, so that f was called.
-func (t *Table) do(ctx context.Context, resource string, token int64, f func(*sql.Tx) error) (accepted bool, err error) {
+func (t *Table) do(ctx context.Context, resource string, token int64,
+	f func(*sql.Tx) error) (accepted bool, err error) {
 	tx, err := t.db.BeginTx(ctx, nil)
 	if err != nil {
 		return false, fmt.Errorf("fence: begin: %w", err)

@@ -108,7 +108,8 @@ func (d *Dirs) open(ctx context.Context, cfg *zoocfg.Config, key, path string) e
 		_ = f.Close()
 		if errors.Is(err, store.ErrInUse) {
 			return fault(err,
-				"%s is in use by another process: stop the member that runs on it, or give this one a directory of its own", path)
+				"%s is in use by another process: stop the member that runs on it, or give this one a directory "+
+					"of its own", path)
 		}
 		return fault(err, "cannot lock %s: %v", name, err)
 	}
@@ -222,7 +223,8 @@ func CheckLostLog(cfg *zoocfg.Config) error {
 	}
 	if list, err := os.ReadDir(filepath.Join(cfg.Data.Dir, SnapshotsDir)); err == nil && len(list) > 0 {
 		f := cfg.Fault("dataLogDir",
-			"%s is missing although %s has snapshots: a member that has lost its log must not go on (was dataLogDir changed?)",
+			"%s is missing although %s has snapshots: a member that has lost its log must not go on (was dataLogDir "+
+				"changed?)",
 			log, cfg.Data.Dir)
 		f.Err = store.ErrDamaged
 		return f
@@ -246,11 +248,14 @@ func CheckZooKeeperData(cfg *zoocfg.Config) error {
 			return nil
 		}
 		if !cfg.Data.IgnoreZooKeeper {
-			return cfg.Fault(dir.key, "%s has data of ZooKeeper, and this member has none yet: stop ZooKeeper on all hosts, then "+
-				"'lockkeeper serve -import' (or 'lockkeeper import' before) takes over what is there, with its sessions. If the data "+
+			return cfg.Fault(dir.key, "%s has data of ZooKeeper, and this member has none yet: stop ZooKeeper on all "+
+				"hosts, then "+
+				"'lockkeeper serve -import' (or 'lockkeeper import' before) takes over what is there, with its "+
+				"sessions. If the data "+
 				"is not needed, start it once with -ignore-zookeeper-data", found)
 		}
-		cfg.Logger.Warn("this directory has data of ZooKeeper, which is left alone and not read; this member starts empty",
+		cfg.Logger.Warn("this directory has data of ZooKeeper, which is left alone and not read; this member "+
+			"starts empty",
 			"dir", found)
 	}
 	return nil
@@ -307,7 +312,8 @@ func rebuildAdvice(cfg *zoocfg.Config) string {
 		return fmt.Sprintf("This member is alone, so nobody else has its data: put back a backup of %s and %s "+
 			"(docs/operations.md, \"Damaged files\").", strings.Join(logs, ", "), snaps)
 	}
-	return fmt.Sprintf(`replaceDisks=false leaves it to the operator to rebuild member %d from the others, while a majority of the whole
+	return fmt.Sprintf("replaceDisks=false leaves it to the operator to rebuild member %d from the others, while a "+
+		`majority of the whole
 cluster runs without it:
   1. leave this member stopped; lockkeeper cluster remove %d -servers ANOTHER-MEMBER
   2. move %s and %s away

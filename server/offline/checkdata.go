@@ -35,7 +35,8 @@ func CheckData(cfg zoocfg.Config) (notices []zoocfg.Notice, err error) {
 	}
 	for _, dir := range []string{cfg.Data.Dir, cfg.Data.LogDir} {
 		if files, err := zkdata.List(dir, dir); err == nil && !files.Empty() {
-			note("%s has data of ZooKeeper, which are not read: those of lockkeeper count", filepath.Join(dir, datadir.ZooKeeperDir))
+			note("%s has data of ZooKeeper, which are not read: those of lockkeeper count",
+				filepath.Join(dir, datadir.ZooKeeperDir))
 			break
 		}
 	}
@@ -61,7 +62,8 @@ func CheckData(cfg zoocfg.Config) (notices []zoocfg.Notice, err error) {
 func checkEmptyData(cfg *zoocfg.Config) (notices []zoocfg.Notice, err error) {
 	if cfg.Data.MustHoldData && !cfg.Data.Import && !datadir.HasAside(cfg) {
 		if init := filepath.Join(cfg.Data.Dir, datadir.InitializeFile); !datadir.Exists(init) {
-			return nil, cfg.Fault("db.autocreate", "is false, and there are no data: if this member is new, create the file %s", init)
+			return nil, cfg.Fault("db.autocreate", "is false, and there are no data: if this member is new, create "+
+				"the file %s", init)
 		}
 	}
 	files, err := zkdata.List(cfg.Data.Dir, cfg.Data.LogDir)
@@ -90,19 +92,25 @@ func checkOwner(cfg *zoocfg.Config, o quorum.Owner) (notices []zoocfg.Notice, er
 	case o.Outdated != "" && !datadir.MayReplaceDisk(cfg, store.ErrOutdated):
 		return nil, cfg.Fault("dataLogDir", "%s: outdated: %s", cfg.Data.LogDir, o.Outdated)
 	case o.Outdated != "":
-		return []zoocfg.Notice{cfg.Warning("dataLogDir", "%s: outdated: %s. A start sets the files aside, and gets the data from the other members",
+		return []zoocfg.Notice{cfg.Warning("dataLogDir", "%s: outdated: %s. A start sets the files aside, and gets "+
+			"the data from the other members",
 			cfg.Data.LogDir, o.Outdated)}, nil
 	case o.Kind != cfg.Data.LogStore && o.Cluster != 0:
-		return nil, cfg.Fault("logStore", "is %s, and the log in %s is of kind %s: set logStore=%s, or move it with 'lockkeeper log convert'",
+		return nil, cfg.Fault("logStore", "is %s, and the log in %s is of kind %s: set logStore=%s, or move it with "+
+			"'lockkeeper log convert'",
 			cfg.Data.LogStore, cfg.Data.LogDir, o.Kind, o.Kind)
 	case cfg.Standalone() && o.InCluster:
-		return nil, cfg.Fault("dataDir", "%s has the data of member %d of cluster %v, and this member is to stand alone: its server lines are "+
-			"missing. If the other members are lost, or to be given up: lockkeeper recover", cfg.Data.Dir, o.Member, o.Cluster)
+		return nil, cfg.Fault("dataDir", "%s has the data of member %d of cluster %v, and this member is to stand "+
+			"alone: its server lines are "+
+			"missing. If the other members are lost, or to be given up: lockkeeper recover", cfg.Data.Dir, o.Member,
+			o.Cluster)
 	case !cfg.Standalone() && o.Alone:
-		return []zoocfg.Notice{cfg.Warning("dataDir", "%s has the data of a member that stood alone: it begins a cluster with them when each "+
+		return []zoocfg.Notice{cfg.Warning("dataDir", "%s has the data of a member that stood alone: it begins a "+
+			"cluster with them when each "+
 			"other voter has answered that it has none", cfg.Data.Dir)}, nil
 	case o.Member != quorum.NoMember && o.Member != id:
-		return nil, cfg.Fault("myid", "%s has the log and the votes of member %d, and this is member %d: compare myid and dataDir with the server lines",
+		return nil, cfg.Fault("myid", "%s has the log and the votes of member %d, and this is member %d: compare "+
+			"myid and dataDir with the server lines",
 			cfg.Data.LogDir, o.Member, id)
 	}
 	return nil, nil

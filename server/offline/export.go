@@ -53,7 +53,8 @@ func Export(ctx context.Context, cfg zoocfg.Config, snapshot, dir string) (e Exp
 		return e, err
 	}
 	if store.Zxid() == 0 {
-		return e, errors.New("server: export: there are no data: this member has never applied an update. Export the member of the cluster " +
+		return e, errors.New("server: export: there are no data: this member has never applied an update. Export the " +
+			"member of the cluster " +
 			"with the greatest zxid (lockkeeper inspect)")
 	}
 	state, left := zkdata.FromStore(store)
@@ -81,7 +82,8 @@ func readSnapshot(name string) (*znode.Store, error) {
 
 // stoppedState is the last state of a member that does not run, the term of its last entry, and the
 // repairs that were made when its files were opened.
-func stoppedState(ctx context.Context, cfg *zoocfg.Config) (state *znode.Store, term uint64, repaired []string, err error) {
+func stoppedState(ctx context.Context, cfg *zoocfg.Config) (state *znode.Store, term uint64, repaired []string,
+	err error) {
 	err = withStopped(ctx, cfg, func(stores store.Stores) error {
 		repaired = stores.Repaired
 		state, term, err = quorum.LastState(stores)

@@ -48,7 +48,8 @@ func Import(ctx context.Context, cfg zoocfg.Config, o ImportOptions) error {
 	if stores, found, err := ownStores(&cfg); err != nil {
 		return err
 	} else if found {
-		return errors.Join(cfg.Fault("dataDir", "%s has data of lockkeeper already: nothing is to be imported", cfg.Data.Dir), stores.Close())
+		return errors.Join(cfg.Fault("dataDir", "%s has data of lockkeeper already: nothing is to be imported",
+			cfg.Data.Dir), stores.Close())
 	}
 	return importZooKeeper(ctx, &cfg, o)
 }
@@ -59,7 +60,8 @@ func ownStores(cfg *zoocfg.Config) (stores store.Stores, found bool, err error) 
 	if _, err := os.Stat(filepath.Join(cfg.Data.LogDir, datadir.LogFile)); err != nil {
 		return stores, false, nil
 	}
-	if stores, err = store.Open(cfg.Data.Dir, cfg.Data.LogDir, cfg.Data.LogStore); err == nil && quorum.Importable(&stores) {
+	if stores, err = store.Open(cfg.Data.Dir, cfg.Data.LogDir, cfg.Data.LogStore); err == nil &&
+		quorum.Importable(&stores) {
 		return stores, false, stores.Close()
 	}
 	return stores, err == nil, err
@@ -96,8 +98,10 @@ func importZooKeeper(ctx context.Context, cfg *zoocfg.Config, o ImportOptions) e
 		return err
 	}
 	counts := taken.store.Counts()
-	if l := cfg.Limits; l.Nodes > 0 && counts.Nodes > l.Nodes || l.DataBytes > 0 && counts.DataSizeBytes > int64(l.DataBytes) {
-		return cfg.Fault("maxDataBytes", "the %d nodes of ZooKeeper have %d bytes, which is beyond maxNodes or maxDataBytes (see maxMemory)",
+	if l := cfg.Limits; l.Nodes > 0 && counts.Nodes > l.Nodes || l.DataBytes > 0 &&
+		counts.DataSizeBytes > int64(l.DataBytes) {
+		return cfg.Fault("maxDataBytes", "the %d nodes of ZooKeeper have %d bytes, which is beyond maxNodes or "+
+			"maxDataBytes (see maxMemory)",
 			counts.Nodes, counts.DataSizeBytes)
 	}
 	stores, err := store.Open(cfg.Data.Dir, cfg.Data.LogDir, cfg.Data.LogStore)
@@ -161,15 +165,21 @@ func readZooKeeper(cfg *zoocfg.Config, dir, logDir string, progress func(bytes, 
 		return nil, fmt.Errorf("server: %w", err)
 	}
 	if files.Empty() {
-		return nil, cfg.Fault("dataDir", "there are no data of ZooKeeper in %s to import. Start this member without an import "+
+		return nil, cfg.Fault("dataDir", "there are no data of ZooKeeper in %s to import. Start this member without "+
+			"an import "+
 			"when a majority of the others serves: it gets their state", filepath.Join(dir, datadir.ZooKeeperDir))
 	}
-	state, report, err := zkdata.Load(files, zkdata.Options{Extended: cfg.Reap.ExtendedTypes, NoTTL: cfg.Given("extendedTypesEnabled"), Progress: ofAll(files, progress),
-		Limits: zkdata.Limits{Nodes: max(cfg.Limits.Nodes, 0), DataBytes: max(int64(cfg.Limits.DataBytes), 0), Memory: int64(cfg.MaxMemory)}})
+	state, report, err := zkdata.Load(files,
+		zkdata.Options{Extended: cfg.Reap.ExtendedTypes, NoTTL: cfg.Given("extendedTypesEnabled"),
+			Progress: ofAll(files, progress),
+			Limits: zkdata.Limits{Nodes: max(cfg.Limits.Nodes, 0), DataBytes: max(int64(cfg.Limits.DataBytes), 0),
+				Memory: int64(cfg.MaxMemory)}})
 	switch {
 	case errors.Is(err, zkdata.ErrTTL):
-		return nil, cfg.Fault("extendedTypesEnabled", "is not set, and %v: set it to true if ZooKeeper ran with it, perhaps as a system "+
-			"property (-Dzookeeper.extendedTypesEnabled=true); with false they are taken for ephemeral nodes of sessions that have ended, and left out", err)
+		return nil, cfg.Fault("extendedTypesEnabled", "is not set, and %v: set it to true if ZooKeeper ran with it, "+
+			"perhaps as a system "+
+			"property (-Dzookeeper.extendedTypesEnabled=true); with false they are taken for ephemeral nodes of "+
+			"sessions that have ended, and left out", err)
 	case errors.Is(err, zkdata.ErrTooLarge):
 		return nil, cfg.Fault("maxDataBytes", "%v, which is beyond maxNodes, maxDataBytes or maxMemory", err)
 	case err != nil:
@@ -179,7 +189,8 @@ func readZooKeeper(cfg *zoocfg.Config, dir, logDir string, progress func(bytes, 
 		cfg.Logger.Warn("import", "notice", notice)
 	}
 	if again, err := zkdata.List(dir, logDir); err != nil || !sameFiles(files, again) {
-		return nil, cfg.Fault("dataDir", "the files in %s have changed while they were read: stop ZooKeeper first", filepath.Join(dir, datadir.ZooKeeperDir))
+		return nil, cfg.Fault("dataDir", "the files in %s have changed while they were read: stop ZooKeeper first",
+			filepath.Join(dir, datadir.ZooKeeperDir))
 	}
 	store, err := state.Store(cfg.Reap.ExtendedTypes)
 	if err != nil {
@@ -233,7 +244,8 @@ func checkStopped(ctx context.Context, cfg *zoocfg.Config) error {
 		return nil
 	}
 	_ = c.Close()
-	return cfg.Fault("clientPort", "something answers at %s: stop ZooKeeper on all hosts before the import", c.RemoteAddr())
+	return cfg.Fault("clientPort", "something answers at %s: stop ZooKeeper on all hosts before the import",
+		c.RemoteAddr())
 }
 
 // sameFiles says that nobody has written between two looks.

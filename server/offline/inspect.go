@@ -99,7 +99,8 @@ type InspectedLock struct {
 //
 // maxMemory bounds the memory, in bytes, of the state that is made of a snapshot of ZooKeeper,
 // which may be compressed; 0 stands for maxMemory's default.
-func Inspect(ctx context.Context, path, logDir string, maxMemory int64, progress func(bytes, all int64)) (*Inspection, error) {
+func Inspect(ctx context.Context, path, logDir string, maxMemory int64,
+	progress func(bytes, all int64)) (*Inspection, error) {
 	logDir = cmp.Or(logDir, path)
 	maxMemory = cmp.Or(maxMemory, int64(zoocfg.Config{}.WithDefaults().MaxMemory))
 	limits := zkdata.Limits{Memory: maxMemory}
@@ -112,7 +113,8 @@ func Inspect(ctx context.Context, path, logDir string, maxMemory int64, progress
 		err = in.readFile(limits)
 	case datadir.Exists(filepath.Join(logDir, datadir.LogFile)):
 		err = in.readOurs(ctx, logDir)
-	case datadir.Exists(filepath.Join(path, datadir.LogFile)) || datadir.Exists(filepath.Join(path, datadir.SnapshotsDir)):
+	case datadir.Exists(filepath.Join(path, datadir.LogFile)) ||
+		datadir.Exists(filepath.Join(path, datadir.SnapshotsDir)):
 		err = fmt.Errorf("%s has a part of a member's data: name its zoo.cfg, which has dataDir and dataLogDir", path)
 	default:
 		zxid, err = in.readZooKeepers(logDir, limits, progress)
@@ -193,16 +195,19 @@ func (in *Inspection) readZooKeepers(
 		return 0, err
 	}
 	if files.Empty() {
-		return 0, fmt.Errorf("%s has no data of ZooKeeper (%s/snapshot.*, log.*) and none of lockkeeper (%s)", in.Path, datadir.ZooKeeperDir, datadir.LogFile)
+		return 0, fmt.Errorf("%s has no data of ZooKeeper (%s/snapshot.*, log.*) and none of lockkeeper (%s)", in.Path,
+			datadir.ZooKeeperDir, datadir.LogFile)
 	}
-	state, report, err := zkdata.Load(files, zkdata.Options{Extended: true, Progress: ofAll(files, progress), Limits: limits})
+	state, report, err := zkdata.Load(files, zkdata.Options{Extended: true, Progress: ofAll(files, progress),
+		Limits: limits})
 	if err != nil {
 		return 0, err
 	}
 	in.Of, in.Epoch, in.AcceptedEpoch = "ZooKeeper", files.CurrentEpoch, files.AcceptedEpoch
 	in.Snapshot, in.Transactions, in.Notices = filepath.Base(report.Snapshot.Path), report.Txns, report.Notices
 	if len(files.Logs) == 0 {
-		in.Notices = append(in.Notices, "there is no transaction log: if the server had a dataLogDir, name its zoo.cfg, or what "+
+		in.Notices = append(in.Notices, "there is no transaction log: if the server had a dataLogDir, name its "+
+			"zoo.cfg, or what "+
 			"the log has is missing here")
 	}
 	from := origin(files, state.Zxid)
@@ -253,7 +258,8 @@ func (in *Inspection) count() {
 		in.Sessions++
 		in.Most = append(in.Most, InspectedSession{info.ID.String(), info.TimeoutMs, info.Ephemerals})
 	}
-	in.Most = most(in.Most, func(s InspectedSession) int { return s.Ephemerals }, func(s InspectedSession) string { return s.ID })
+	in.Most = most(in.Most, func(s InspectedSession) int { return s.Ephemerals },
+		func(s InspectedSession) string { return s.ID })
 	in.Locks = len(queues)
 	for _, path := range slices.Sorted(maps.Keys(queues)) {
 		lock := InspectedLock{Path: path, Holders: []string{}}
@@ -270,11 +276,13 @@ func (in *Inspection) count() {
 		}
 		in.Queues = append(in.Queues, lock)
 	}
-	in.Queues = most(in.Queues, func(l InspectedLock) int { return l.Waiting }, func(l InspectedLock) string { return l.Path })
+	in.Queues = most(in.Queues, func(l InspectedLock) int { return l.Waiting },
+		func(l InspectedLock) string { return l.Path })
 }
 
 func (in *Inspection) cutLargest() {
-	in.Largest = most(in.Largest, func(n InspectedNode) int { return n.Bytes }, func(n InspectedNode) string { return n.Path })
+	in.Largest = most(in.Largest, func(n InspectedNode) int { return n.Bytes },
+		func(n InspectedNode) string { return n.Path })
 }
 
 // most are the first inspectedMost of a list by a number, the greatest first.
@@ -381,7 +389,8 @@ func inspectOurLog(ctx context.Context, dir string, each func(line string) error
 // describeCommand formats a command without its data.
 func describeCommand(c *znode.Command) string {
 	describe := func(what string, sizeBytes int) string {
-		return fmt.Sprintf("session=%v generation=%d seq=%d %s bytes=%d", c.Session, c.Generation, c.Seq, what, sizeBytes)
+		return fmt.Sprintf("session=%v generation=%d seq=%d %s bytes=%d", c.Session, c.Generation, c.Seq, what,
+			sizeBytes)
 	}
 	switch b := c.Body.(type) {
 	case *znode.Request:

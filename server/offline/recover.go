@@ -54,9 +54,11 @@ func Survey(ctx context.Context, cfg zoocfg.Config, from string) (*Survivor, err
 		return nil, fmt.Errorf("server: recover: %w", err)
 	}
 	counts := v.State.Counts()
-	s := &Survivor{Member: int(v.Member), LastTerm: v.LastTerm, LastIndex: v.LastIndex, CommitIndex: v.CommitIndex, Time: v.Time(),
-		Zxid: v.State.Zxid().String(), Nodes: counts.Nodes, Bytes: counts.DataSizeBytes, Sessions: counts.Sessions, Ephemerals: counts.Ephemerals,
-		state: v}
+	s := &Survivor{Member: int(v.Member), LastTerm: v.LastTerm, LastIndex: v.LastIndex, CommitIndex: v.CommitIndex,
+		Time: v.Time(),
+		Zxid: v.State.Zxid().String(), Nodes: counts.Nodes, Bytes: counts.DataSizeBytes, Sessions: counts.Sessions,
+		Ephemerals: counts.Ephemerals,
+		state:      v}
 	if v.Disk != 0 {
 		s.Disk = v.Disk.String()
 	}
@@ -146,7 +148,8 @@ func Rejoin(ctx context.Context, cfg zoocfg.Config) (moved []string, err error) 
 	}
 	cfg = cfg.WithDefaults()
 	if cfg.Standalone() {
-		return nil, cfg.Fault("server.N", "there are no server lines: this member stands alone, and there is no cluster to join")
+		return nil, cfg.Fault("server.N", "there are no server lines: this member stands alone, and there is no "+
+			"cluster to join")
 	}
 	return datadir.SetAside(ctx, &cfg, time.Now())
 }

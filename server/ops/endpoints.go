@@ -135,7 +135,8 @@ func (e *Endpoints) serveStoppable(w http.ResponseWriter, r *http.Request) {
 	var err error
 	if text := q.Get("wait"); text != "" {
 		if wait, err = time.ParseDuration(text); err != nil || wait < 0 || wait > stopWaitMost {
-			door.WriteError(w, http.StatusBadRequest, "wait must be a duration as 30s, of at most "+stopWaitMost.String())
+			door.WriteError(w, http.StatusBadRequest,
+				"wait must be a duration as 30s, of at most "+stopWaitMost.String())
 			return
 		}
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(wait + 2*door.Timeout))

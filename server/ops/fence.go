@@ -93,7 +93,8 @@ var errNoPermission = errors.New("READ on the lock is needed")
 // the last: whoever is before the token's node in the queue was made before it, and so is among the
 // names from the first step on. A lock that takes several steps needs the one element of turns.
 // Errors: errNoPermission, ctx.Err.
-func (a *FenceAnswer) judge(ctx context.Context, view func(func(*znode.Store)), turns chan struct{}, ids []znode.Identity) error {
+func (a *FenceAnswer) judge(ctx context.Context, view func(func(*znode.Store)), turns chan struct{},
+	ids []znode.Identity) error {
 	locks, err := a.begin(view, ids)
 	if len(locks) == 0 {
 		return err
@@ -258,7 +259,8 @@ func (a *FenceAnswer) begin(view func(func(*znode.Store)), ids []znode.Identity)
 }
 
 // list returns the names of the children of a directory.
-func (a *FenceAnswer) list(ctx context.Context, view func(func(*znode.Store)), l fenceListing) (names []string, err error) {
+func (a *FenceAnswer) list(ctx context.Context, view func(func(*znode.Store)),
+	l fenceListing) (names []string, err error) {
 	for done, lost := false, false; !done; {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
@@ -310,7 +312,8 @@ func (a *FenceAnswer) fill(v locknode.Verdict) {
 	case own.Kind == locknode.KindLease:
 		a.Reason = "its owner waits for a lease"
 	case own.MayHold && v.Behind != nil:
-		a.Reason = "its owner is behind " + v.Behind.Node + ", for which its library may not wait: the lock may have two holders"
+		a.Reason = "its owner is behind " + v.Behind.Node + ", for which its library may not wait: the lock may have " +
+			"two holders"
 	case v.Behind != nil:
 		a.Reason = "its owner waits for the lock, behind " + v.Behind.Node
 	default:

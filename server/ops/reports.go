@@ -107,7 +107,8 @@ func (r *Reports) Cluster() *Cluster {
 	c.MayFail = max(c.VotersReady-c.Majority, min(c.VotersUp-c.Majority, 0))
 	for _, l := range r.member.Replica().LeaderChanges() {
 		c.Changes = append(c.Changes, LeaderChange{At: l.At.UTC(), Term: strconv.FormatUint(l.Term, 10),
-			Leader: int(l.Leader), Before: memberNumber(l.Before), Cause: l.Cause, Detail: l.Detail, GapMs: l.Gap.Milliseconds()})
+			Leader: int(l.Leader), Before: memberNumber(l.Before), Cause: l.Cause, Detail: l.Detail,
+			GapMs: l.Gap.Milliseconds()})
 	}
 	return c
 }
@@ -123,7 +124,8 @@ func memberNumber(id quorum.MemberID) int {
 // members lists the members, this one with the figures f.
 func (r *Reports) members(f *Figures) []ClusterMember {
 	if f.Alone {
-		return []ClusterMember{f.asMember(r.member, ListedMember{ID: f.ID, Role: "participant", State: f.Replica.Role, Clients: f.ClientAddr})}
+		return []ClusterMember{f.asMember(r.member, ListedMember{ID: f.ID, Role: "participant", State: f.Replica.Role,
+			Clients: f.ClientAddr})}
 	}
 	r.turn <- struct{}{}
 	defer func() { <-r.turn }()
@@ -214,7 +216,8 @@ func health(m Member, f *Figures) *Health {
 			CommitIndex: f.Replica.CommitIndex, LastIndex: f.Replica.LastIndex, Zxid: Hex(f.Zxid)},
 		StateBytes: f.Work.StateBytes, Connections: f.Work.Connections,
 		Outstanding: f.Work.Outstanding, UptimeMs: f.Uptime.Milliseconds(), Build: f.Version,
-		Nodes: f.State.Nodes, Disk: replica.Disk().String(), Joining: !replica.Counted(), DisksReplaced: f.OfLog.DisksReplaced.Load(),
+		Nodes: f.State.Nodes, Disk: replica.Disk().String(), Joining: !replica.Counted(),
+		DisksReplaced: f.OfLog.DisksReplaced.Load(),
 	}
 	if c := replica.Cluster(); c != 0 {
 		h.Cluster = c.String()

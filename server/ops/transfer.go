@@ -57,7 +57,8 @@ func ProveTransfer(ids []znode.Identity) quorum.Prove {
 		if id.Scheme == "digest" {
 			user, _, _ := strings.Cut(id.ID, ":")
 			return func(occasion []byte) string {
-				return transferProofScheme + " " + base64.StdEncoding.EncodeToString([]byte(user)) + " " + transferCode(id.ID, occasion)
+				return transferProofScheme + " " + base64.StdEncoding.EncodeToString([]byte(user)) + " " +
+					transferCode(id.ID, occasion)
 			}
 		}
 	}

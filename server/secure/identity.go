@@ -36,7 +36,8 @@ type attributeSET []attribute
 
 // keywords are the attributes that have a name in RFC 2253. Others are printed as numbers.
 var keywords = map[string]string{
-	"2.5.4.3": "CN", "2.5.4.6": "C", "2.5.4.7": "L", "2.5.4.8": "ST", "2.5.4.9": "STREET", "2.5.4.10": "O", "2.5.4.11": "OU",
+	"2.5.4.3": "CN", "2.5.4.6": "C", "2.5.4.7": "L", "2.5.4.8": "ST", "2.5.4.9": "STREET", "2.5.4.10": "O",
+	"2.5.4.11":                  "OU",
 	"0.9.2342.19200300.100.1.1": "UID", "0.9.2342.19200300.100.1.25": "DC",
 }
 

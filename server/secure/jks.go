@@ -193,7 +193,8 @@ func (w *jksWalk) key(b []byte) {
 		Key []byte
 	}
 	const saltAndSum = 20 + 20
-	if rest, err := asn1.Unmarshal(slices.Clone(b), &info); w.err == nil && (err != nil || len(rest) > 0 || len(info.Key) < saltAndSum) {
+	if rest, err := asn1.Unmarshal(slices.Clone(b), &info); w.err == nil &&
+		(err != nil || len(rest) > 0 || len(info.Key) < saltAndSum) {
 		w.fail(errors.New("a key is not encrypted as in a Java key store"))
 	}
 }

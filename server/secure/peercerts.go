@@ -71,9 +71,11 @@ func (c *PeerCerts) refresh() {
 	c.looked = time.Now()
 	switch changed, err := c.Keeper.Reload(); {
 	case err != nil:
-		c.log.Error("reload", "the new certificates for other members cannot be used: those before stay in use", "err", err)
+		c.log.Error("reload", "the new certificates for other members cannot be used: those before stay in use", "err",
+			err)
 	case changed:
-		c.log.Warn(c.Keeper.Expires().String(), "certificates for other members read again", "expires", c.Keeper.Expires())
+		c.log.Warn(c.Keeper.Expires().String(), "certificates for other members read again", "expires",
+			c.Keeper.Expires())
 	}
 }
 

@@ -75,7 +75,8 @@ func isDER(text []byte) bool { return len(text) > 1 && text[0] == 0x30 && text[1
 func unreadBlock(kind string) string {
 	switch kind {
 	case pemTrusted:
-		return "a TRUSTED CERTIFICATE restricts its uses in a way that is not read here; without them: openssl x509 -in FILE"
+		return "a TRUSTED CERTIFICATE restricts its uses in a way that is not read here; without them: openssl " +
+			"x509 -in FILE"
 	case pemRevocations:
 		return "has a revocation list, which belongs into a file of its own (tls.crl)"
 	case "PKCS7", "CMS":
@@ -144,7 +145,8 @@ func decryptPKCS8(der []byte, password string) ([]byte, error) {
 		return nil, errors.New("is no PKCS8")
 	}
 	if !info.Algo.Algorithm.Equal(oidPBES2) {
-		return nil, fmt.Errorf("is encrypted with %v; only PBES2 is there (openssl pkcs8 -topk8 -v2 aes256)", info.Algo.Algorithm)
+		return nil, fmt.Errorf("is encrypted with %v; only PBES2 is there (openssl pkcs8 -topk8 -v2 aes256)",
+			info.Algo.Algorithm)
 	}
 	var params struct{ KDF, Cipher pkix.AlgorithmIdentifier }
 	var kdf struct {
@@ -160,7 +162,8 @@ func decryptPKCS8(der []byte, password string) ([]byte, error) {
 	newHash := hashesByOID[kdf.Hash.Algorithm.String()]
 	with := ciphersByOID[params.Cipher.Algorithm.String()]
 	switch {
-	case errors.Join(err1, err2, err3) != nil || !params.KDF.Algorithm.Equal(oidPBKDF2) || newHash == nil || with.make == nil:
+	case errors.Join(err1, err2, err3) != nil || !params.KDF.Algorithm.Equal(oidPBKDF2) || newHash == nil ||
+		with.make == nil:
 		return nil, errors.New("is not encrypted with PBKDF2 and AES-CBC (openssl pkcs8 -topk8 -v2 aes256)")
 	case kdf.Iterations < 1 || kdf.Iterations > maxIterations:
 		return nil, fmt.Errorf("has its password hashed more than %d times", maxIterations)

@@ -138,7 +138,8 @@ func (p *Port) Begin(ctx context.Context, c *Conn, detect time.Duration, until t
 		return true, nil
 	case c.tls != nil && errors.Is(err, errTooManyHandshakes):
 		p.Exceeded.Add(1)
-		p.Refusals.Warn("too many", "client closed in its TLS handshake: newer ones are too many", "client", remoteAddr(c),
+		p.Refusals.Warn("too many", "client closed in its TLS handshake: newer ones are too many", "client",
+			remoteAddr(c),
 			"limit", p.cfg.MaxHandshakes)
 	case c.tls == nil || !c.heard:
 		return false, err
@@ -146,7 +147,8 @@ func (p *Port) Begin(ctx context.Context, c *Conn, detect time.Duration, until t
 		p.Failed.Add(1)
 		from := remoteAddr(c)
 		if _, plain := errors.AsType[tls.RecordHeaderError](err); plain {
-			p.Refusals.Warn(from.Addr().String(), "client refused: it does not use TLS, and this port is for TLS only", "client", from)
+			p.Refusals.Warn(from.Addr().String(), "client refused: it does not use TLS, and this port is for TLS only",
+				"client", from)
 			break
 		}
 		p.Refusals.Warn(from.Addr().String(), "client refused: TLS handshake failed", "client", from, "err", err)
@@ -185,7 +187,8 @@ func (p *Port) Shaking() int {
 }
 
 // noPlainHTTP answers a request without TLS.
-const noPlainHTTP = "HTTP/1.0 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\nThis port is for HTTPS.\n"
+const noPlainHTTP = "HTTP/1.0 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\nThis port is " +
+	"for HTTPS.\n"
 
 func (p *Port) beginHTTP(c *Conn) error {
 	if err := c.decide(0, time.Time{}); err != nil || c.tls == nil {
@@ -200,7 +203,8 @@ func (p *Port) beginHTTP(c *Conn) error {
 		p.Failed.Add(1)
 		from := remoteAddr(c)
 		if record, plain := errors.AsType[tls.RecordHeaderError](err); plain {
-			p.Refusals.Warn(from.Addr().String(), "HTTP client refused: it does not use TLS, and this port is for TLS only", "client", from)
+			p.Refusals.Warn(from.Addr().String(), "HTTP client refused: it does not use TLS, and this port is "+
+				"for TLS only", "client", from)
 			_, _ = io.WriteString(record.Conn, noPlainHTTP)
 			break
 		}

@@ -63,7 +63,8 @@ func parseRevocations(text []byte) (revocations, error) {
 	return r, nil
 }
 
-var errPartialList = errors.New("has a revocation list with a critical extension: it is not a complete one of all certificates of its issuer")
+var errPartialList = errors.New("has a revocation list with a critical extension: it is not a complete one of all " +
+	"certificates of its issuer")
 
 // isComplete returns errPartialList for a list that is marked as partial, as one of the changes
 // since another list (delta), or of some certificates only: a certificate that is not on it may be
@@ -118,7 +119,8 @@ func (r revocations) verifyOne(cert, issuer *x509.Certificate, now time.Time) er
 			}
 		}
 		if !list.NextUpdate.IsZero() && now.After(list.NextUpdate) {
-			err = fmt.Errorf("tls: the revocation list of %s expired on %s", issuer.Subject, list.NextUpdate.UTC().Format(time.RFC3339))
+			err = fmt.Errorf("tls: the revocation list of %s expired on %s", issuer.Subject,
+				list.NextUpdate.UTC().Format(time.RFC3339))
 			continue
 		}
 		current = true

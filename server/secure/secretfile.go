@@ -44,7 +44,8 @@ type fileStamp struct {
 }
 
 func (s fileStamp) same(o fileStamp) bool {
-	return s.file != nil && o.file != nil && s.modified.Equal(o.modified) && s.size == o.size && os.SameFile(s.file, o.file)
+	return s.file != nil && o.file != nil && s.modified.Equal(o.modified) && s.size == o.size &&
+		os.SameFile(s.file, o.file)
 }
 
 // OpenSecretFile reads the file for the first time.
@@ -73,7 +74,8 @@ func (f *SecretFile) Current() [][]byte {
 	f.seen = stamp
 	if err != nil {
 		f.Failures.Add(1)
-		f.log.Error("read", "peer.secretFile cannot be used; what it had before still counts", "file", f.path, "err", err)
+		f.log.Error("read", "peer.secretFile cannot be used; what it had before still counts", "file", f.path, "err",
+			err)
 		return f.secrets
 	}
 	if !sameSecrets(secrets, f.secrets) {
@@ -108,7 +110,8 @@ func ReadSecrets(path string) (secrets [][]byte, stamp fileStamp, err error) {
 	}
 	// A group may read it: Kubernetes and systemd hand secrets to a service like that.
 	if mode := info.Mode().Perm(); runtime.GOOS != "windows" && mode&0o027 != 0 {
-		return nil, stamp, fmt.Errorf("others than its owner may read or change it (its mode is %04o): chmod 600 %s", mode, path)
+		return nil, stamp, fmt.Errorf("others than its owner may read or change it (its mode is %04o): chmod 600 %s",
+			mode, path)
 	}
 	text, err := io.ReadAll(io.LimitReader(file, maxSecretFileBytes+1))
 	if err != nil {
@@ -130,7 +133,8 @@ func parseSecrets(text []byte) (secrets [][]byte, err error) {
 			continue
 		}
 		if len(line) < peer.MinSecretBytes {
-			return nil, fmt.Errorf("the secret in line %d has %d bytes, and must have at least %d: openssl rand -hex 32 makes one",
+			return nil, fmt.Errorf("the secret in line %d has %d bytes, and must have at least %d: openssl rand -hex "+
+				"32 makes one",
 				number, len(line), peer.MinSecretBytes)
 		}
 		secrets = append(secrets, line)

@@ -204,9 +204,11 @@ func (c contents) issuerOf(cert *x509.Certificate) *x509.Certificate {
 func inTime(cert *x509.Certificate, now time.Time) error {
 	switch {
 	case now.After(cert.NotAfter):
-		return fmt.Errorf("the certificate of %s expired on %s", Subject(cert), cert.NotAfter.UTC().Format(time.RFC3339))
+		return fmt.Errorf("the certificate of %s expired on %s", Subject(cert),
+			cert.NotAfter.UTC().Format(time.RFC3339))
 	case now.Before(cert.NotBefore):
-		return fmt.Errorf("the certificate of %s is not valid before %s", Subject(cert), cert.NotBefore.UTC().Format(time.RFC3339))
+		return fmt.Errorf("the certificate of %s is not valid before %s", Subject(cert),
+			cert.NotBefore.UTC().Format(time.RFC3339))
 	}
 	return nil
 }

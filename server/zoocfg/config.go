@@ -343,7 +343,8 @@ func (c *Config) Validate() error {
 	}
 	d := c.WithDefaults()
 	check(d.Sessions.MinTimeout <= d.Sessions.MaxTimeout, "minSessionTimeout",
-		"%d ms is more than maxSessionTimeout, %d ms", d.Sessions.MinTimeout.Milliseconds(), d.Sessions.MaxTimeout.Milliseconds())
+		"%d ms is more than maxSessionTimeout, %d ms", d.Sessions.MinTimeout.Milliseconds(),
+		d.Sessions.MaxTimeout.Milliseconds())
 	check(d.Client.MaxBuffer >= 1 && d.Client.MaxBuffer <= MaxMaxBuffer, "jute.maxbuffer",
 		"must be between 1 and %d bytes", MaxMaxBuffer)
 	check(d.Limits.Memory >= 2*d.Limits.Response, "maxClientMemory",
@@ -353,11 +354,13 @@ func (c *Config) Validate() error {
 		"a request of %d bytes (jute.maxbuffer) with %d identities of %d bytes (maxIdentities, maxIdentityBytes) "+
 			"is a command of up to %d bytes, and members exchange commands of at most %d",
 		d.Client.MaxBuffer, d.Limits.Identities, d.Limits.IdentityBytes, largest, quorum.MaxCommandBytes)
-	check(d.Cluster.SecretFile != "" || !d.Cluster.SecretOptional, "peer.secretOptional", "there is no secret: peer.secretFile is not set")
+	check(d.Cluster.SecretFile != "" || !d.Cluster.SecretOptional, "peer.secretOptional",
+		"there is no secret: peer.secretFile is not set")
 	badLog := d.Data.LogStore.Validate()
 	check(badLog == nil, "logStore", "%v", badLog)
 	newHash := DigestHash(d.Auth.DigestAlgorithm)
-	check(newHash != nil, "DigestAuthenticationProvider.digestAlg", "%q is none of %s", c.Auth.DigestAlgorithm, digestNames())
+	check(newHash != nil, "DigestAuthenticationProvider.digestAlg", "%q is none of %s", c.Auth.DigestAlgorithm,
+		digestNames())
 	check(c.Auth.SuperDigest == "" || newHash == nil || validDigest(c.Auth.SuperDigest, newHash().Size()),
 		"DigestAuthenticationProvider.superDigest",
 		"must be user:BASE64(%s(user:password)), not a password in clear", d.Auth.DigestAlgorithm)
@@ -397,10 +400,12 @@ func (c *Config) memberFaults() (faults Faults) {
 		}
 	}
 	if znode.Voters(c.Cluster.Members) == 0 {
-		faults = append(faults, c.Fault(c.Cluster.Members[0].Key(), "observers without a participant: nobody could elect a leader"))
+		faults = append(faults, c.Fault(c.Cluster.Members[0].Key(), "observers without a participant: nobody could "+
+			"elect a leader"))
 	}
 	if !byID[c.Cluster.ID] {
-		faults = append(faults, c.Fault("myid", "%d is not the number of a member: there is no server.%d", c.Cluster.ID, c.Cluster.ID))
+		faults = append(faults, c.Fault("myid", "%d is not the number of a member: there is no server.%d", c.Cluster.ID,
+			c.Cluster.ID))
 	}
 	return faults
 }

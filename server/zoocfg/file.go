@@ -243,8 +243,10 @@ func (l *loader) finish() {
 	l.finishTLS()
 	l.finishLogin()
 	if l.isTrue("localSessionsEnabled") && !l.isTrue("localSessionsUpgradingEnabled") {
-		l.fault(l.at("localSessionsEnabled"), "there are no local sessions: every session is known to the whole cluster, and may create "+
-			"ephemeral nodes, which a local one of ZooKeeper may not; remove the key, or set localSessionsUpgradingEnabled=true as well")
+		l.fault(l.at("localSessionsEnabled"), "there are no local sessions: every session is known to the whole "+
+			"cluster, and may create "+
+			"ephemeral nodes, which a local one of ZooKeeper may not; remove the key, or set "+
+			"localSessionsUpgradingEnabled=true as well")
 	}
 	for i, keys := range l.ineffective {
 		if len(keys) > 0 {
@@ -282,7 +284,8 @@ func (l *loader) startMode() {
 		// How many voters there are to be is not known.
 	case len(l.members) == 0:
 		if !l.standalone {
-			l.fault(l.at("standaloneEnabled"), "is false, and there is no server line: a cluster needs at least one participant")
+			l.fault(l.at("standaloneEnabled"), "is false, and there is no server line: a cluster needs at least one "+
+				"participant")
 		} else if l.dynamic != "" && !l.faulty("dynamicConfigFile") {
 			l.fault(l.at("dynamicConfigFile"), "%s has no server line", l.dynamic)
 		}
@@ -438,7 +441,8 @@ func (l *loader) finishLogin() {
 	}
 	c.HTTP.Login, c.Metrics.Login = needs(c.HTTP.Addr), needs(c.Metrics.Addr)
 	certificates := c.TLS.Clients.TrustStore.File != ""
-	byWord := c.Metrics.Login && !(c.Metrics.TLS && certificates) || c.HTTP.Login && !(c.HTTP.TLS != TLSOff && certificates)
+	byWord := c.Metrics.Login && !(c.Metrics.TLS && certificates) || c.HTTP.Login &&
+		!(c.HTTP.TLS != TLSOff && certificates)
 	if byWord && c.Auth.SuperDigest == "" && c.HTTP.ViewerDigest == "" {
 		l.warn(l.at("admin.requireLogin"), "nobody can read there: admin.viewerDigest is missing")
 	}
@@ -458,7 +462,8 @@ const defaultMetricsPort = 7000
 // provider.
 func (l *loader) metricsAddress() {
 	if !l.metricsOn {
-		for _, key := range []string{"metricsProvider.httpPort", "metricsProvider.httpHost", "metricsProvider.exportJvmInfo", "metricsProvider.forceHttps"} {
+		for _, key := range []string{"metricsProvider.httpPort", "metricsProvider.httpHost",
+			"metricsProvider.exportJvmInfo", "metricsProvider.forceHttps"} {
 			if l.has(key) {
 				l.warn(l.at(key), "without effect: metricsProvider.className=%s is missing", prometheusProvider)
 			}

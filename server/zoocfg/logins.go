@@ -12,33 +12,52 @@ import (
 
 // loginKeys are about who clients are, and what they may do before that is known.
 var loginKeys = map[string]keyDef{
-	"enforce.auth.enabled": {property: true, value: boolean(func(l *loader) *bool { return &l.logins.enforceAuth }), def: "false",
+	"enforce.auth.enabled": {property: true, value: boolean(func(l *loader) *bool { return &l.logins.enforceAuth }),
+		def:    "false",
 		effect: "A client must have proved an identity of one of enforce.auth.schemes before any other request."},
-	"enforce.auth.schemes": {property: true, value: value{kind: "some of digest, ip, key, sasl, x509, with commas", use: useAuthSchemes}, def: "(none)",
-		effect: "The schemes that satisfy enforce.auth.enabled. Anybody can log in with digest, under a name of his own, and everybody has an address (ip): only sasl and x509 say who somebody is."},
-	jaasKey: {property: true, zooKeeper: jaasKey, value: text("path", func(l *loader) *string { return &l.logins.jaasFile }), def: "(none)",
-		effect: "A JAAS file, whose section Server names the users who may log in with SASL (DIGEST-MD5): DigestLoginModule with user_NAME=\"password\". Kerberos stops the start. In ZooKeeper it is an option of the JVM."},
-	"sasl.serverconfig": {property: true, value: text("name of a section", func(l *loader) *string { return &l.logins.jaasSection }), def: "Server",
+	"enforce.auth.schemes": {property: true, value: value{kind: "some of digest, ip, key, sasl, x509, with commas",
+		use: useAuthSchemes}, def: "(none)",
+		effect: "The schemes that satisfy enforce.auth.enabled. Anybody can log in with digest, under a name of his " +
+			"own, and everybody has an address (ip): only sasl and x509 say who somebody is."},
+	jaasKey: {property: true, zooKeeper: jaasKey,
+		value: text("path", func(l *loader) *string { return &l.logins.jaasFile }), def: "(none)",
+		effect: "A JAAS file, whose section Server names the users who may log in with SASL (DIGEST-MD5): " +
+			"DigestLoginModule with user_NAME=\"password\". Kerberos stops the start. In ZooKeeper it is an option " +
+			"of the JVM."},
+	"sasl.serverconfig": {property: true, value: text("name of a section",
+		func(l *loader) *string { return &l.logins.jaasSection }), def: "Server",
 		effect: "The section of the JAAS file that has the users."},
 	usersKey: {own: true, value: text("path", func(l *loader) *string { return &l.logins.usersFile }), def: "(none)",
-		effect: "A file that names users who may log in with SASL without their passwords in clear: a line for each, as 'lockkeeper digest -sasl USER' prints it. It may stand beside a JAAS file."},
-	superPasswordKey: {property: true, value: text("password", func(l *loader) *string { return &l.logins.superPassword }), def: "(none)",
-		effect: "The password of the SASL user super, whatever the files of users say. That alone makes nobody a super user: see superUser."},
+		effect: "A file that names users who may log in with SASL without their passwords in clear: a line for each, " +
+			"as 'lockkeeper digest -sasl USER' prints it. It may stand beside a JAAS file."},
+	superPasswordKey: {property: true, value: text("password",
+		func(l *loader) *string { return &l.logins.superPassword }), def: "(none)",
+		effect: "The password of the SASL user super, whatever the files of users say. That alone makes nobody a " +
+			"super user: see superUser."},
 	"superUser": {property: true, value: value{kind: "name", use: useSuperUser}, def: "(none)",
 		effect: "The SASL user whom no ACL stops."},
-	"letAnySaslUserDoX": {property: true, value: text("name", func(l *loader) *string { return &l.cfg.Auth.AnySASLUser }), def: "(none)",
-		effect: "A name that stands for everybody who has logged in with SASL: what an ACL gives to sasl:NAME, they all have."},
-	"allowSaslFailedClients": {property: true, value: boolean(func(l *loader) *bool { return &l.cfg.Auth.SASLOptional }), def: "false",
+	"letAnySaslUserDoX": {property: true, value: text("name",
+		func(l *loader) *string { return &l.cfg.Auth.AnySASLUser }), def: "(none)",
+		effect: "A name that stands for everybody who has logged in with SASL: what an ACL gives to sasl:NAME, they " +
+			"all have."},
+	"allowSaslFailedClients": {property: true,
+		value: boolean(func(l *loader) *bool { return &l.cfg.Auth.SASLOptional }), def: "false",
 		effect: "With true a client whose login with SASL fails goes on without it, unless SASL is required."},
-	"sessionRequireClientSASLAuth": {property: true, value: boolean(func(l *loader) *bool { return &l.logins.requireSASL }), def: "false",
-		effect: "A client must have logged in with SASL before any other request. It comes before enforce.auth.schemes."},
+	"sessionRequireClientSASLAuth": {property: true,
+		value: boolean(func(l *loader) *bool { return &l.logins.requireSASL }), def: "false",
+		effect: "A client must have logged in with SASL before any other request. It comes before " +
+			"enforce.auth.schemes."},
 	"ensembleAuthName": {property: true, value: value{kind: "names with commas", use: useEnsembleNames}, def: "(none)",
-		effect: "The names of this cluster for clients that say which cluster they expect (scheme ensemble): with another name their connection is closed. It proves nothing, and clients that say nothing are served."},
-	"requireClientAuthScheme": {class: KeyMissing, value: value{kind: "sasl", use: func(l *loader, p property) { l.warn(p, "%s", noRequireClientAuthScheme) }}, def: "(none)",
+		effect: "The names of this cluster for clients that say which cluster they expect (scheme ensemble): with " +
+			"another name their connection is closed. It proves nothing, and clients that say nothing are served."},
+	"requireClientAuthScheme": {class: KeyMissing,
+		value:  value{kind: "sasl", use: func(l *loader, p property) { l.warn(p, "%s", noRequireClientAuthScheme) }},
+		def:    "(none)",
 		effect: "Without effect: " + noRequireClientAuthScheme + "."},
 }
 
-const noRequireClientAuthScheme = "ZooKeeper reads no such key, whatever guides say, and nobody has to log in because of it; sessionRequireClientSASLAuth=true requires SASL"
+const noRequireClientAuthScheme = "ZooKeeper reads no such key, whatever guides say, and nobody has to log in " +
+	"because of it; sessionRequireClientSASLAuth=true requires SASL"
 
 const noKerberos = "this version has no Kerberos (GSSAPI)"
 
@@ -50,8 +69,9 @@ var kerberosKeys = map[string]keyDef{
 	"kerberos.removeRealmFromPrincipal": refuseTrue(noKerberos).asProperty(),
 	"kinit": {class: KeyRefused, property: true, value: refuse("path", noKerberos+"; remove the key to start without"),
 		def: "(none)", effect: "Stops the start: " + noKerberos + "."},
-	"security.auth_to_local": {class: KeyRefused, property: true, value: refuse("rules", noKerberos+"; remove the key to start without"),
-		def: "(none)", effect: "Stops the start: " + noKerberos + "."},
+	"security.auth_to_local": {class: KeyRefused, property: true,
+		value: refuse("rules", noKerberos+"; remove the key to start without"),
+		def:   "(none)", effect: "Stops the start: " + noKerberos + "."},
 }
 
 // javaProviders is the package of ZooKeeper's providers.
@@ -60,9 +80,12 @@ const javaProviders = "org.apache.zookeeper.server.auth."
 // authProviders are ZooKeeper's providers of authentication schemes, by class, and what naming one
 // does.
 var authProviders = map[string]func(*loader, property){
-	"DigestAuthenticationProvider":   func(l *loader, p property) { l.ignore(unneeded, p) },
-	"IPAuthenticationProvider":       func(l *loader, p property) { l.ignore(unneeded, p) },
-	"SASLAuthenticationProvider":     func(l *loader, p property) { l.cfg.Auth.SASLACLs, l.logins.provider = true, p.key },
+	"DigestAuthenticationProvider": func(l *loader, p property) { l.ignore(unneeded, p) },
+	"IPAuthenticationProvider":     func(l *loader, p property) { l.ignore(unneeded, p) },
+	"SASLAuthenticationProvider": func(l *loader, p property) {
+		l.cfg.Auth.SASLACLs, l.logins.provider = true,
+			p.key
+	},
 	"EnsembleAuthenticationProvider": func(l *loader, p property) { l.loadEnsemble() },
 	"KeyAuthenticationProvider":      func(l *loader, p property) { l.cfg.Auth.KeyScheme = true },
 	"X509AuthenticationProvider":     func(l *loader, p property) { l.tls.x509 = p },
@@ -75,7 +98,8 @@ func authProvider(l *loader, p property) {
 		use(l, p)
 		return
 	}
-	l.fault(p, "lockkeeper cannot load %s, so nobody can log in with its scheme; remove the key to start without", p.val)
+	l.fault(p, "lockkeeper cannot load %s, so nobody can log in with its scheme; remove the key to start without",
+		p.val)
 }
 
 // loadEnsemble makes the scheme ensemble known.
@@ -128,7 +152,8 @@ func useAuthSchemes(l *loader, p property) {
 	for scheme := range strings.SplitSeq(p.val, ",") {
 		scheme = strings.TrimSpace(scheme)
 		if enforceable[scheme] == nil {
-			l.fault(p, "this version cannot tell who somebody is by the scheme %q; it has %s", scheme, enforceableNames())
+			l.fault(p, "this version cannot tell who somebody is by the scheme %q; it has %s", scheme,
+				enforceableNames())
 			continue
 		}
 		l.logins.authSchemes = append(l.logins.authSchemes, scheme)
@@ -159,7 +184,8 @@ func (l *loader) requireSchemes() {
 		return
 	case len(l.logins.authSchemes) == 0:
 		if !l.faulty(key) {
-			l.fault(l.at("enforce.auth.enabled"), "needs enforce.auth.schemes, which says which schemes will do: some of %s",
+			l.fault(l.at("enforce.auth.enabled"), "needs enforce.auth.schemes, which says which schemes will do: "+
+				"some of %s",
 				enforceableNames())
 		}
 		return
@@ -184,7 +210,8 @@ func (l *loader) loadUsers() {
 	if text, ok := l.readUsers(jaasKey, strings.TrimPrefix(l.logins.jaasFile, "file:")); ok {
 		users, found, err := sasl.ParseJAAS(text, l.logins.jaasSection)
 		if err == nil && !found {
-			l.warn(l.at(jaasKey), "%s has no section %s: nobody can log in with SASL", l.logins.jaasFile, l.logins.jaasSection)
+			l.warn(l.at(jaasKey), "%s has no section %s: nobody can log in with SASL", l.logins.jaasFile,
+				l.logins.jaasSection)
 		} else {
 			l.addUsers(jaasKey, l.logins.jaasFile, users, err)
 		}

@@ -84,7 +84,8 @@ func Redact(text string) (redacted string, properties map[string]string) {
 	lines := splitLines(text)
 	for i := 0; i < len(lines); i++ {
 		first := i
-		for line := strings.TrimLeft(lines[i], blanks); line != "" && line[0] != '#' && line[0] != '!' && continues(lines[i]) && i+1 < len(lines); {
+		for line := strings.TrimLeft(lines[i], blanks); line != "" && line[0] != '#' && line[0] != '!' &&
+			continues(lines[i]) && i+1 < len(lines); {
 			i++
 		}
 		logical := strings.Join(lines[first:i+1], "\n")

@@ -46,7 +46,8 @@ func Keys() []Key {
 		keys = append(keys, def.describe(family+"N"))
 	}
 	slices.SortFunc(keys, func(a, b Key) int {
-		return cmp.Or(strings.Compare(strings.ToLower(a.Name), strings.ToLower(b.Name)), strings.Compare(a.Name, b.Name))
+		return cmp.Or(strings.Compare(strings.ToLower(a.Name), strings.ToLower(b.Name)),
+			strings.Compare(a.Name, b.Name))
 	})
 	return keys
 }
@@ -126,7 +127,8 @@ func misspeltKey(key string) (meant string, ok bool) {
 		for n := len(family) - 1; n <= len(family)+1 && n < len(key); n++ {
 			head, tail := key[:n], key[n:]
 			numbered := strings.Trim(tail, "0123456789") == ""
-			if (numbered || strings.HasSuffix(head, ".")) && distance(strings.ToLower(head), strings.ToLower(family)) <= 1 {
+			if (numbered || strings.HasSuffix(head, ".")) &&
+				distance(strings.ToLower(head), strings.ToLower(family)) <= 1 {
 				return family + tail, true
 			}
 		}

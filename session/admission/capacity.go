@@ -106,7 +106,8 @@ func (c *capacity) open(view func(func(*znode.Store)), addr netip.Addr) error {
 		return nil
 	}
 	c.refused.inc(&c.refused.SessionsRefused)
-	c.refusals.Warn(key+" "+addr.String(), "client refused: too many sessions ("+key+")", "client", addr, "limit", limit)
+	c.refusals.Warn(key+" "+addr.String(), "client refused: too many sessions ("+key+")", "client", addr, "limit",
+		limit)
 	return ErrSessions
 }
 

@@ -173,7 +173,8 @@ func (g *Gate) Idle() bool {
 	t := &g.throttle
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	idle := t.inProcess == 0 && t.large == 0 && g.capacity.addingNodes.Load() == 0 && g.capacity.addingBytes.Load() == 0 &&
+	idle := t.inProcess == 0 && t.large == 0 && g.capacity.addingNodes.Load() == 0 &&
+		g.capacity.addingBytes.Load() == 0 &&
 		t.heavy.TryAcquire(HeavyTogether)
 	if idle {
 		t.heavy.Release(HeavyTogether)

@@ -120,7 +120,8 @@ func (g *Gate) Price(payer Payer, a *Account, record wire.Record, ids []znode.Id
 	case g.keep && znode.WritesQuota(record) && !znode.IsSuper(ids):
 		refused.inc(&refused.QuotasKept)
 		return Price{}, wire.CodeNoAuth
-	case cost.ACLEntries > limits.ACLEntries || cost.ACLBytes > limits.ACLBytes || cost.ACLPrefixes > znode.MaxACLPrefixes:
+	case cost.ACLEntries > limits.ACLEntries || cost.ACLBytes > limits.ACLBytes ||
+		cost.ACLPrefixes > znode.MaxACLPrefixes:
 		refused.inc(&refused.ACLsRefused)
 		return Price{}, wire.CodeInvalidACL
 	case time.Duration(cost.Nanoseconds) > limits.Cost || cost.LimitsBytes > maxQuotaLimitsBytes:

@@ -301,7 +301,8 @@ func (r *rateQuotas) move(a *Account, ids []znode.Identity) (t *tenant, ok bool)
 
 // Charge takes a request of size bytes out of the quotas of its session, and of the subtrees that
 // it writes to. The connection has to pause for the returned time before its next request.
-func (g *Gate) Charge(a *Account, record wire.Record, ids []znode.Identity, size int, write bool) (pause time.Duration) {
+func (g *Gate) Charge(a *Account, record wire.Record, ids []znode.Identity, size int,
+	write bool) (pause time.Duration) {
 	r := &g.rates
 	if len(r.identities) == 0 && len(r.paths) == 0 || znode.IsSuper(ids) {
 		return 0

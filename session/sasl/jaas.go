@@ -174,7 +174,8 @@ func (p *jaasParser) next() {
 // isJAASWord reports whether a word may have r without quotes. It may not begin with a digit, a dot
 // or a hyphen.
 func isJAASWord(r rune) bool {
-	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_$-*.", r) || r >= 0xa0
+	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_$-*.", r) ||
+		r >= 0xa0
 }
 
 // skip passes over blanks and comments.

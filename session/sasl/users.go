@@ -59,8 +59,10 @@ func Entry(user, password string) (string, error) {
 // checkName returns the fault of the name of a user in a users file.
 func checkName(user string) error {
 	switch {
-	case user == "" || strings.ContainsAny(user, ":\r\n") || strings.HasPrefix(user, "#") || strings.TrimSpace(user) != user:
-		return fmt.Errorf("sasl: user %q must have a name without a colon, without blanks around it and without # in front", user)
+	case user == "" || strings.ContainsAny(user, ":\r\n") || strings.HasPrefix(user, "#") ||
+		strings.TrimSpace(user) != user:
+		return fmt.Errorf("sasl: user %q must have a name without a colon, without blanks around it and without "+
+			"# in front", user)
 	case !utf8.ValidString(user):
 		return errors.New("sasl: the name of a user must be UTF-8")
 	}

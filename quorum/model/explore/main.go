@@ -22,7 +22,8 @@ func main() {
 	flag.IntVar(&b.Changes, "changes", 3, "configurations behind the first; a replaced disk takes three")
 	flag.BoolVar(&b.Blank, "blank", false, "begin with blank disks, not with a cluster")
 	flag.IntVar(&b.States, "states", 0, "give up beyond so many states; 0: never")
-	find := flag.Int("find", 0, "look for states that break this invariant only, 1 to 4 in the order of model.Invariant")
+	find := flag.Int("find", 0, "look for states that break this invariant only, 1 to 4 in the order of "+
+		"model.Invariant")
 	rules := flag.String("rules", "", "fields of model.Rules to set, separated by commas")
 	flag.Parse()
 	b.Find = model.Invariant(*find)

@@ -28,7 +28,8 @@ var ErrUnknown = errors.New("it is not known whether the state has been replaced
 // Snapshot downloads the state of the cluster and writes it to w. It returns the snapshot's own
 // description when all of it has come and its checksums match. progress is called with the received
 // bytes and the total.
-func (c *Client) Snapshot(ctx context.Context, w io.Writer, progress func(done, all int64)) (znode.SnapshotInfo, error) {
+func (c *Client) Snapshot(ctx context.Context, w io.Writer,
+	progress func(done, all int64)) (znode.SnapshotInfo, error) {
 	resp, err := c.do(ctx, http.MethodGet, snapshotName, nil, 0)
 	if err != nil {
 		return znode.SnapshotInfo{}, err
@@ -54,7 +55,8 @@ func (c *Client) Snapshot(ctx context.Context, w io.Writer, progress func(done, 
 // Restore has the member replace the state of its cluster by a snapshot of size bytes, and returns
 // the zxid at which that has happened. A snapshot of another cluster is refused, unless of names
 // that one (znode.ClusterID.String). Errors: ErrUnknown; with all others the state is as it was.
-func (c *Client) Restore(ctx context.Context, r io.Reader, size int64, of string, progress func(done, all int64)) (wire.Zxid, error) {
+func (c *Client) Restore(ctx context.Context, r io.Reader, size int64, of string,
+	progress func(done, all int64)) (wire.Zxid, error) {
 	done := int64(0)
 	name := restoreName
 	if of != "" {

@@ -45,12 +45,13 @@ var commands = []command{
 		return Fields{{"datadir_size", u.DataBytes}, {"logdir_size", u.LogBytes}}
 	}},
 	{name: "dump", listing: true, run: dump},
-	{name: "environment", aliases: []string{"env", "envi"}, anyTime: true, private: true, run: func(r *request) (f Fields) {
-		for _, kv := range ops.Environment(r.Figures().Build) {
-			f = append(f, Field{kv[0], kv[1]})
-		}
-		return f
-	}},
+	{name: "environment", aliases: []string{"env", "envi"}, anyTime: true, private: true,
+		run: func(r *request) (f Fields) {
+			for _, kv := range ops.Environment(r.Figures().Build) {
+				f = append(f, Field{kv[0], kv[1]})
+			}
+			return f
+		}},
 	{name: "get_trace_mask", aliases: []string{"gtmk"}, anyTime: true, run: func(r *request) Fields {
 		return Fields{{"tracemask", r.TraceMask.Load()}}
 	}},
@@ -336,7 +337,8 @@ func setTraceMask(r *request) Fields {
 func systemProperties(r *request) (f Fields) {
 	all := map[string]string{}
 	for _, kv := range ops.Environment(r.Figures().Build) {
-		if name, value := kv[0], kv[1]; name != "zookeeper.version" && name != "host.name" && !strings.HasPrefix(name, "os.memory.") {
+		if name, value := kv[0], kv[1]; name != "zookeeper.version" && name != "host.name" &&
+			!strings.HasPrefix(name, "os.memory.") {
 			all[name] = value
 		}
 	}

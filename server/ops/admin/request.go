@@ -37,7 +37,8 @@ func (r *request) ephemerals() iter.Seq2[wire.SessionID, []string] {
 	owners = slices.Compact(owners)
 	return func(yield func(wire.SessionID, []string) bool) {
 		for _, id := range owners { // one at a time: the state is locked for each
-			if paths := seenBy(r, ops.Ephemerals(r, id), func(path string) string { return path }); len(paths) > 0 && !yield(id, paths) {
+			if paths := seenBy(r, ops.Ephemerals(r, id), func(path string) string { return path }); len(paths) > 0 &&
+				!yield(id, paths) {
 				return
 			}
 		}

@@ -69,7 +69,8 @@ func (s *Server) begin(w http.ResponseWriter, r *http.Request, name, method stri
 	case !s.serving():
 		s.fail(w, http.StatusServiceUnavailable, name, notServing)
 	case !l.begin(s.cfg.HTTP.SnapshotInterval):
-		s.fail(w, http.StatusTooManyRequests, name, "another one is under way, or was less than admin.rateLimiterIntervalInMS ago")
+		s.fail(w, http.StatusTooManyRequests, name, "another one is under way, or was less than "+
+			"admin.rateLimiterIntervalInMS ago")
 	default:
 		return true
 	}
@@ -257,7 +258,8 @@ func (s *Server) admit(r *http.Request, info znode.SnapshotInfo) error {
 	if info.Cluster == 0 || info.Cluster == own || r.URL.Query().Get(ofCluster) == info.Cluster.String() {
 		return nil
 	}
-	return fmt.Errorf("%w: of %v, and this is %v; name it (%s=%v) if it is to replace the state all the same", ErrOtherCluster,
+	return fmt.Errorf("%w: of %v, and this is %v; name it (%s=%v) if it is to replace the state all the same",
+		ErrOtherCluster,
 		info.Cluster, own, ofCluster, info.Cluster)
 }
 
@@ -267,7 +269,8 @@ func (s *Server) receive(w http.ResponseWriter, r *http.Request, spool io.Writer
 	body := readerFunc(func(b []byte) (int, error) {
 		p.next(0)
 		n, err := r.Body.Read(b)
-		if p.bytes += int64(n); s.cfg.Limits.DataBytes > 0 && p.bytes > int64(s.cfg.Limits.DataBytes)+restoreSlackBytes {
+		if p.bytes += int64(n); s.cfg.Limits.DataBytes > 0 &&
+			p.bytes > int64(s.cfg.Limits.DataBytes)+restoreSlackBytes {
 			return 0, ErrTooLarge
 		}
 		return n, err

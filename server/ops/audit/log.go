@@ -178,7 +178,8 @@ func (l *Log) write(lines []byte) bool {
 		if err == nil {
 			return true
 		}
-		l.log.Error("write", "the audit log cannot be written: lines wait in memory, and are lost beyond audit.queueBytes",
+		l.log.Error("write", "the audit log cannot be written: lines wait in memory, and are lost beyond "+
+			"audit.queueBytes",
 			"file", l.cfg.File, "err", err)
 		select {
 		case <-time.After(retryAfter):

@@ -140,7 +140,8 @@ func (c *Console) do(ctx context.Context, r *http.Request, a *act) (answer *acte
 			return nil, "", err
 		}
 		info, err := c.Replica().TakeSnapshot(ctx)
-		return &acted{Index: &info.Index, Bytes: &info.Bytes, Says: fmt.Sprintf("The snapshot has the state up to entry %d.", info.Index)}, "", err
+		return &acted{Index: &info.Index, Bytes: &info.Bytes,
+			Says: fmt.Sprintf("The snapshot has the state up to entry %d.", info.Index)}, "", err
 	}
 	return nil, "", failf(http.StatusBadRequest, "there is no act %q: break, end, transfer and snapshot", a.Act)
 }
@@ -198,19 +199,22 @@ var believing = map[string]string{
 }
 
 func whatHolderSees(h *locknode.Contender) string {
-	text := fmt.Sprintf("The node is gone, and the next in the queue holds the lock. The holder was session %s. ", ops.Hex(h.Session))
+	text := fmt.Sprintf("The node is gone, and the next in the queue holds the lock. The holder was session %s. ",
+		ops.Hex(h.Session))
 	switch library, believes := believing[h.Library]; {
 	case h.Library == locknode.LibraryOwn:
 		text += "Its library watches its node: Grant.Lost is closed at once. "
 	case h.Layout == locknode.LayoutLatch:
-		text += "Curator's LeaderLatch does not watch its own node: it believes that it leads until its session is lost. "
+		text += "Curator's LeaderLatch does not watch its own node: it believes that it leads until its session " +
+			"is lost. "
 	case believes:
 		text += library + " does not watch its own node: it believes that it holds the lock until it releases it " +
 			"(which may fail with NoNode) or its session is lost. "
 	default:
 		text += "Whether its program notices depends on whether it watches the node. "
 	}
-	return text + fmt.Sprintf("Its token is %d: a resource that checks tokens refuses it once it has seen a newer one.", h.Token)
+	return text + fmt.Sprintf("Its token is %d: a resource that checks tokens refuses it once it has seen a newer one.",
+		h.Token)
 }
 
 func (c *Console) endSession(ctx context.Context, r *http.Request, a *act) (*acted, error) {
@@ -223,6 +227,9 @@ func (c *Console) endSession(ctx context.Context, r *http.Request, a *act) (*act
 	if _, err := c.Sessions().EndSession(ctx, door.CallerOf(r).Addr, wire.SessionID(id)); err != nil {
 		return nil, err
 	}
-	return &acted{Session: a.Session, Ephemerals: &n, Says: fmt.Sprintf("The session is closed, and its %d ephemeral nodes "+
-		"are gone. Its client learns that it has expired when it connects again, which its library does at once.", n)}, nil
+	return &acted{Session: a.Session, Ephemerals: &n,
+			Says: fmt.Sprintf("The session is closed, and its %d ephemeral nodes "+
+				"are gone. Its client learns that it has expired when it connects again, which its library "+
+				"does at once.", n)},
+		nil
 }

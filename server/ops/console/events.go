@@ -56,7 +56,8 @@ type message struct {
 }
 
 func newHub(c *Console) *hub {
-	return &hub{c: c, seed: maphash.MakeSeed(), watchers: map[*watcher]bool{}, resting: map[string]time.Time{}, stop: make(chan struct{})}
+	return &hub{c: c, seed: maphash.MakeSeed(), watchers: map[*watcher]bool{}, resting: map[string]time.Time{},
+		stop: make(chan struct{})}
 }
 
 func (h *hub) close() {
@@ -303,7 +304,8 @@ func (c *Console) serveEvents(w http.ResponseWriter, r *http.Request) {
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Accel-Buffering", "no")
 	s := stream{w: w, c: http.NewResponseController(w)}
-	hello, _ := json.Marshal(map[string]any{"member": int(c.Config().Cluster.ID), "version": c.version, "beatMs": beatMs,
+	hello, _ := json.Marshal(map[string]any{"member": int(c.Config().Cluster.ID), "version": c.version,
+		"beatMs":  beatMs,
 		"everyMs": everyMs, "bytesPerSecond": bytesPerSecond})
 	ok := s.send("hello", "", hello)
 	if ok && view != "" {

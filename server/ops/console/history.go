@@ -75,7 +75,8 @@ func (c *Console) history(q url.Values, v *viewer, now time.Time) (any, error) {
 	for i, name := range []string{"from", "to"} {
 		if text := q.Get(name); text != "" {
 			if bounds[i], err = time.Parse(time.RFC3339Nano, text); err != nil {
-				return nil, failf(http.StatusBadRequest, "%s is %q, and should be an instant like 2026-11-21T14:00:00Z", name, text)
+				return nil, failf(http.StatusBadRequest, "%s is %q, and should be an instant like 2026-11-21T14:00:00Z",
+					name, text)
 			}
 		}
 	}
@@ -326,7 +327,8 @@ func (r *replay) ended(c *locknode.Contender, e *event) {
 	h := r.holding[c.Node]
 	if h == nil {
 		q := quitter{Node: c.Node, Session: ops.Hex(c.Session), QueuedAt: stamp(c.Created),
-			ToAt: at, End: e.end, EndedBy: ops.Hex(e.by), Address: r.viewer.address(r.access[e.path], c.Session, r.addrs[e.path])}
+			ToAt: at, End: e.end, EndedBy: ops.Hex(e.by),
+			Address: r.viewer.address(r.access[e.path], c.Session, r.addrs[e.path])}
 		if r.viewer.may(r.access[e.path]) {
 			q.Note, q.Who = says(c)
 		}
@@ -344,7 +346,8 @@ func (r *replay) ended(c *locknode.Contender, e *event) {
 // they may be the leases of a semaphore.
 func (r *replay) judge(atMs int64, exact bool) {
 	queue, waiting := r.resolve(judgeFew)
-	if r.kind == kindSemaphore || waiting > 0 && !slices.ContainsFunc(queue, func(c locknode.Contender) bool { return !c.Held }) {
+	if r.kind == kindSemaphore || waiting > 0 &&
+		!slices.ContainsFunc(queue, func(c locknode.Contender) bool { return !c.Held }) {
 		queue, waiting = r.resolve(judgeMost)
 	}
 	for i := range queue {
@@ -359,7 +362,8 @@ func (r *replay) judge(atMs int64, exact bool) {
 		from := instant(atMs)
 		path := c.Path + "/" + c.Node
 		h := &Hold{Node: c.Node, Session: ops.Hex(c.Session), Mode: c.Kind.String(), Token: c.Token,
-			QueuedAt: stamp(c.Created), FromAt: stamp(from), FromExact: exact, Address: r.viewer.address(r.access[path], c.Session, r.addrs[path])}
+			QueuedAt: stamp(c.Created), FromAt: stamp(from), FromExact: exact,
+			Address: r.viewer.address(r.access[path], c.Session, r.addrs[path])}
 		if exact {
 			h.WaitedMs = max(0, from.Sub(c.Created).Milliseconds())
 		}

@@ -21,7 +21,8 @@ func LockMetrics(view func(func(*znode.Store)), now time.Time) (list metrics.Lis
 	seen := map[string]bool{}
 	waits := Survey(view, contendedLocks)
 	if waits.Known {
-		list = append(list, metrics.Gauge("lock_deadlocks", "deadlocks: sessions that wait for each other in a circle, over any number "+
+		list = append(list, metrics.Gauge("lock_deadlocks", "deadlocks: sessions that wait for each other in a "+
+			"circle, over any number "+
 			"of locks; absent while too many contend to look for them", waits.Deadlocks))
 	}
 	for _, c := range waits.Contended {
@@ -33,7 +34,8 @@ func LockMetrics(view func(func(*znode.Store)), now time.Time) (list metrics.Lis
 		list = append(list,
 			metrics.Gauge("lock_waiters", fmt.Sprintf("clients that wait for a lock; of the %d locks with the most, "+
 				"by the first %d bytes of their path", contendedLocks, pathLabelBytes), c.Waiting).With("path", path),
-			metrics.Gauge("lock_longest_wait_seconds", "seconds that the first of those who wait for it has waited, by the wall clock",
+			metrics.Gauge("lock_longest_wait_seconds", "seconds that the first of those who wait for it has waited, "+
+				"by the wall clock",
 				c.LongestWait(now).Seconds()).With("path", path))
 	}
 	return list

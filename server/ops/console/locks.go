@@ -256,7 +256,8 @@ func (x *index) row(l *lock, store *znode.Store, v *viewer, now time.Time) lockR
 		}
 		h := holderRow{Node: c.Node, Session: ops.Hex(c.Session), Mode: modeOf(l, c), Token: c.Token,
 			SinceAt: stamp(l.heads[keyOf(c)].at), SinceExact: l.heads[keyOf(c)].exact,
-			Address: v.address(l.access[c.Path+"/"+c.Node], c.Session, store.Sessions().Addr(wire.SessionID(c.Session)))}
+			Address: v.address(l.access[c.Path+"/"+c.Node], c.Session,
+				store.Sessions().Addr(wire.SessionID(c.Session)))}
 		if v.may(l.access[c.Path+"/"+c.Node]) {
 			h.Note, h.Who = says(c)
 		}

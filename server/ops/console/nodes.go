@@ -127,7 +127,8 @@ func permText(p wire.Perm) string {
 	for _, one := range []struct {
 		perm   wire.Perm
 		letter byte
-	}{{wire.PermCreate, 'c'}, {wire.PermDelete, 'd'}, {wire.PermRead, 'r'}, {wire.PermWrite, 'w'}, {wire.PermAdmin, 'a'}} {
+	}{{wire.PermCreate, 'c'}, {wire.PermDelete, 'd'}, {wire.PermRead, 'r'}, {wire.PermWrite, 'w'},
+		{wire.PermAdmin, 'a'}} {
 		if p&one.perm != 0 {
 			b.WriteByte(one.letter)
 		}
@@ -185,7 +186,8 @@ func (c *Console) children(q url.Values, v *viewer, now time.Time) (any, error) 
 		c.View(func(store *znode.Store) {
 			for _, name := range part {
 				if st, ok := store.Node(strings.TrimSuffix(path, "/") + "/" + name); ok {
-					a.Children = append(a.Children, childRow{name, st.NumChildren, st.DataLength, typeOf(st.EphemeralOwner) == "ephemeral"})
+					a.Children = append(a.Children,
+						childRow{name, st.NumChildren, st.DataLength, typeOf(st.EphemeralOwner) == "ephemeral"})
 				}
 			}
 		})

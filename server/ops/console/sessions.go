@@ -83,7 +83,8 @@ func (c *Console) sessions(q url.Values, v *viewer, now time.Time) (any, error) 
 			if r.Here {
 				a.Here++
 			}
-			if only == "here" && !r.Here || search != "" && !strings.Contains(r.Session, search) && !strings.HasPrefix(r.Address, search) {
+			if only == "here" && !r.Here || search != "" && !strings.Contains(r.Session, search) &&
+				!strings.HasPrefix(r.Address, search) {
 				continue
 			}
 			a.Matched++
@@ -169,8 +170,9 @@ func (c *Console) connections(now time.Time, all bool) map[wire.SessionID]*conne
 	here := map[wire.SessionID]*connection{}
 	for _, s := range c.Sessions().Connections() {
 		here[s.Session] = &connection{
-			ConnectedAt: stamp(s.Established), LastHeardMs: max(0, now.Sub(s.LastHeard).Milliseconds()), Received: s.Received,
-			Sent: s.Sent, Queued: s.Queued, UnsentBytes: s.Unsent, Watches: total(s.Watches, all),
+			ConnectedAt: stamp(s.Established), LastHeardMs: max(0, now.Sub(s.LastHeard).Milliseconds()),
+			Received: s.Received,
+			Sent:     s.Sent, Queued: s.Queued, UnsentBytes: s.Unsent, Watches: total(s.Watches, all),
 			AvgLatencyMs: s.Latency.AvgMs(), MaxLatencyMs: s.Latency.MaxMs, LastOp: s.LastOp.String(),
 		}
 	}
@@ -193,7 +195,8 @@ func (c *Console) left(now time.Time) map[wire.SessionID]int64 {
 func (v *viewer) sessionRow(info *znode.SessionInfo, here map[wire.SessionID]*connection, left map[wire.SessionID]int64,
 	all bool,
 ) sessionRow {
-	r := sessionRow{Session: ops.Hex(info.ID), named: named{Address: v.withPort(info.ID, info.Addr)}, TimeoutMs: info.TimeoutMs, Generation: info.Generation,
+	r := sessionRow{Session: ops.Hex(info.ID), named: named{Address: v.withPort(info.ID, info.Addr)},
+		TimeoutMs: info.TimeoutMs, Generation: info.Generation,
 		Ephemerals: total(info.Ephemerals, all), id: info.ID}
 	r.connection = here[info.ID]
 	r.Here = r.connection != nil
@@ -228,7 +231,8 @@ func (c *Console) session(q url.Values, v *viewer, now time.Time) (any, error) {
 	}
 	n, ok := sessionID(q.Get("id"))
 	if !ok {
-		return nil, failf(http.StatusBadRequest, "id is %q, and should be a session like 0x100004a2b3c0001", q.Get("id"))
+		return nil, failf(http.StatusBadRequest, "id is %q, and should be a session like 0x100004a2b3c0001",
+			q.Get("id"))
 	}
 	id := wire.SessionID(n)
 	var info znode.SessionInfo

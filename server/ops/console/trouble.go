@@ -324,7 +324,8 @@ func (a *troubleAnswer) deadlocks(x *index, v *viewer, limit int) {
 			for i := range l.queue {
 				if c := &l.queue[i]; !c.Held && !in[c.Session] && in[l.queue[0].Session] && around < edgesAround {
 					around++
-					row.Edges = append(row.Edges, edgeRow{ops.Hex(c.Session), ops.Hex(l.queue[0].Session), path, false, "queue"})
+					row.Edges = append(row.Edges, edgeRow{ops.Hex(c.Session), ops.Hex(l.queue[0].Session), path, false,
+						"queue"})
 				}
 			}
 		}

@@ -197,7 +197,8 @@ func (d *Door) guard(next http.Handler, login bool) http.Handler {
 			if r.Header.Get("Authorization") == "" {
 				status = http.StatusUnauthorized
 			}
-			WriteError(w, status, "reading needs a certificate, or the login of the super user or of admin.viewerDigest (admin.requireLogin)")
+			WriteError(w, status, "reading needs a certificate, or the login of the super user or of "+
+				"admin.viewerDigest (admin.requireLogin)")
 			return
 		}
 		next.ServeHTTP(w, d.withCaller(r, ids))
@@ -224,7 +225,8 @@ func (d *Door) mayView(ids []znode.Identity) bool {
 
 // isViewer reports whether identities prove the password of the super user or of the viewer.
 func (d *Door) isViewer(ids []znode.Identity) bool {
-	return znode.IsSuper(ids) || slices.Contains(ids, znode.Identity{Scheme: "digest", ID: d.cfg.Settings.HTTP.ViewerDigest})
+	return znode.IsSuper(ids) || slices.Contains(ids,
+		znode.Identity{Scheme: "digest", ID: d.cfg.Settings.HTTP.ViewerDigest})
 }
 
 // login returns the identities of a request; false if its address has to wait because it has sent

@@ -42,7 +42,8 @@ type Port struct {
 // Open returns a port that serves HTTP at l between Start and Stop. name is for the log; with login
 // readers need one. The handler reads the bodies of requests with withBody itself; nil: there are
 // none.
-func (d *Door) Open(name string, l net.Listener, handler http.Handler, login bool, withBody func(*http.Request) bool) *Port {
+func (d *Door) Open(name string, l net.Listener, handler http.Handler, login bool,
+	withBody func(*http.Request) bool) *Port {
 	cfg := d.cfg.Settings
 	if !login && !zoocfg.IsLoopback(l.Addr().String()) {
 		d.cfg.Log.Warn(name+" lets everybody read what no ACL protects (admin.requireLogin)", "addr", l.Addr())
@@ -109,7 +110,8 @@ func (d *Door) wholeRequests(next http.Handler, withBody func(*http.Request) boo
 		case !room:
 			w.Header().Set("Connection", "close")
 			w.Header().Set("Retry-After", "1")
-			WriteError(w, http.StatusServiceUnavailable, "the other connections are kept for probes (admin.maxCnxnsPerAddress)")
+			WriteError(w, http.StatusServiceUnavailable, "the other connections are kept for probes "+
+				"(admin.maxCnxnsPerAddress)")
 		default:
 			next.ServeHTTP(w, r)
 		}
@@ -174,7 +176,8 @@ type slots struct {
 }
 
 func newSlots(l net.Listener, maxConns, maxPerAddr int) *slots {
-	return &slots{Listener: l, maxConns: maxConns, maxPerAddr: maxPerAddr, conns: connlimit.New[*conn](maxConns, maxPerAddr)}
+	return &slots{Listener: l, maxConns: maxConns, maxPerAddr: maxPerAddr,
+		conns: connlimit.New[*conn](maxConns, maxPerAddr)}
 }
 
 type conn struct {

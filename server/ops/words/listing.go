@@ -56,7 +56,8 @@ func (s *Words) wchcText() string {
 func (s *Words) wchpText() string {
 	watches := s.Sessions().Watches().Data()
 	slices.SortStableFunc(watches, func(a, b session.Watch) int { return cmp.Compare(a.Path, b.Path) })
-	return grouped(s.newListing(), watches, func(w session.Watch) (string, string) { return plain(w.Path), ops.Hex(w.Session) })
+	return grouped(s.newListing(), watches,
+		func(w session.Watch) (string, string) { return plain(w.Path), ops.Hex(w.Session) })
 }
 
 // plain returns a text of a client as it is, or quoted if a line of it could be taken for one of

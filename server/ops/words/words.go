@@ -21,7 +21,8 @@ var listingWords = map[string]bool{"cons": true, "dump": true, "stat": true, "wc
 
 // anyTime are the four-letter words that are answered in any state; the others are while this
 // member serves clients.
-var anyTime = map[string]bool{"envi": true, "mbrs": true, "gtmk": true, "isro": true, "mays": true, "ruok": true, "stmk": true}
+var anyTime = map[string]bool{"envi": true, "mbrs": true, "gtmk": true, "isro": true, "mays": true, "ruok": true,
+	"stmk": true}
 
 const notServing = "This ZooKeeper instance is not currently serving requests\n"
 
@@ -61,7 +62,8 @@ var auditWords = map[string]string{"srst": "stat_reset", "crst": "connection_sta
 // audit writes a four-letter word to the audit log, if it changes something.
 func (s *Words) audit(word string, from netip.Addr) {
 	if operation := auditWords[word]; operation != "" {
-		s.Door.AuditRecord(&session.AuditRecord{Users: []string{from.String()}, Schemes: []string{"ip"}, Addr: from.String(),
+		s.Door.AuditRecord(&session.AuditRecord{Users: []string{from.String()}, Schemes: []string{"ip"},
+			Addr:      from.String(),
 			Operation: operation, Result: session.AuditSuccess})
 	}
 }
@@ -104,7 +106,8 @@ func (s *Words) text(word string, asking Asking) string {
 		return fmt.Sprintf("datadir_size: %d\nlogdir_size: %d\n", u.DataBytes, u.LogBytes)
 	case "wchs":
 		w := s.Sessions().Stats().Watches
-		return fmt.Sprintf("%d connections watching %d paths\nTotal watches:%d\n", w.Connections, w.Paths, w.DataWatches)
+		return fmt.Sprintf("%d connections watching %d paths\nTotal watches:%d\n", w.Connections, w.Paths,
+			w.DataWatches)
 	case "wchc":
 		return s.wchcText()
 	case "wchp":

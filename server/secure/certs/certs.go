@@ -137,7 +137,8 @@ func (r Request) check() error {
 	return nil
 }
 
-var hostName = regexp.MustCompile(`^(\*\.)?[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?)*\.?$`)
+var hostName = regexp.MustCompile(`^(\*\.)?[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?` +
+	`(\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?)*\.?$`)
 
 // Issue makes certificates. It makes none if one of the holders exists.
 func (d *Dir) Issue(requests ...Request) (made []Holder, err error) {
@@ -151,7 +152,8 @@ func (d *Dir) Issue(requests ...Request) (made []Holder, err error) {
 		}
 		_, err := os.Lstat(d.at(r.Name))
 		if err == nil || slices.ContainsFunc(requests[:i], func(o Request) bool { return o.Name == r.Name }) {
-			return nil, fmt.Errorf("certs: %s exists: nothing is overwritten ('renew' replaces its certificate)", d.at(r.Name))
+			return nil, fmt.Errorf("certs: %s exists: nothing is overwritten ('renew' replaces its certificate)",
+				d.at(r.Name))
 		}
 	}
 	for _, r := range requests {
@@ -189,7 +191,8 @@ func (d *Dir) issue(ca *issuer, r Request) (Holder, error) {
 			return Holder{}, err
 		}
 	}
-	return Holder{Request: r, Dir: d.at(r.Name), Expires: cert.NotAfter, Issuer: commonName(cert.Issuer), cert: cert}, nil
+	return Holder{Request: r, Dir: d.at(r.Name), Expires: cert.NotAfter, Issuer: commonName(cert.Issuer), cert: cert},
+		nil
 }
 
 // giveSecret writes the secret of the cluster for a member: another member's, or a new one. A
@@ -265,7 +268,8 @@ func (d *Dir) Rotate(name string) error {
 		return err
 	}
 	if slices.ContainsFunc(authorities, func(a Authority) bool { return a.Name == name }) {
-		return fmt.Errorf("certs: there is an authority %q already: clients tell authorities apart by their names", name)
+		return fmt.Errorf("certs: there is an authority %q already: clients tell authorities apart by their names",
+			name)
 	}
 	made, err := d.newIssuer(name)
 	if err != nil {
@@ -298,7 +302,8 @@ func (d *Dir) Retire() error {
 		}
 	}
 	if len(old) > 0 {
-		return fmt.Errorf("certs: certificates of an older authority would not be trusted any more: renew %s first", strings.Join(old, ", "))
+		return fmt.Errorf("certs: certificates of an older authority would not be trusted any more: renew %s first",
+			strings.Join(old, ", "))
 	}
 	if err := writeFile(d.at(authorityDir, AuthorityFile), ca.pem(), publicFile); err != nil {
 		return err

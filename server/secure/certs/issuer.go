@@ -74,7 +74,8 @@ func (d *Dir) newIssuer(name string) (*issuer, error) {
 	now := d.now()
 	template := &x509.Certificate{SerialNumber: serial, Subject: pkix.Name{CommonName: name},
 		NotBefore: now.Add(-clockSkew), NotAfter: now.Add(cmp.Or(d.AuthorityValidity, DefaultAuthorityValidity)),
-		IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign}
+		IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true,
+		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
 		return nil, fmt.Errorf("certs: %w", err)
@@ -132,7 +133,8 @@ func (d *Dir) trusted() ([]*x509.Certificate, error) {
 }
 
 // issue makes a certificate with its key, both in PEM.
-func (ca *issuer) issue(r Request, now time.Time, validity time.Duration) (pair []byte, cert *x509.Certificate, err error) {
+func (ca *issuer) issue(r Request, now time.Time,
+	validity time.Duration) (pair []byte, cert *x509.Certificate, err error) {
 	key, keyPEM, err := newKey()
 	if err != nil {
 		return nil, nil, err
@@ -143,7 +145,8 @@ func (ca *issuer) issue(r Request, now time.Time, validity time.Duration) (pair 
 	}
 	template := &x509.Certificate{SerialNumber: serial, Subject: pkix.Name{CommonName: r.Name},
 		NotBefore: now.Add(-clockSkew), NotAfter: now.Add(validity),
-		BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
+		BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
 	if template.NotAfter.After(ca.cert.NotAfter) {
 		template.NotAfter = ca.cert.NotAfter // a chain ends with its first certificate
 	}

@@ -133,7 +133,8 @@ var (
 func (p *parser) comment(text string) error {
 	switch {
 	case strings.HasPrefix(text, "#"):
-	case boundary.MatchString(text), mention.MatchString(text) && dashes.MatchString(text), strings.Contains(text, beginMark):
+	case boundary.MatchString(text), mention.MatchString(text) && dashes.MatchString(text),
+		strings.Contains(text, beginMark):
 		return &Error{p.line, fmt.Sprintf("%s looks like the beginning or the end of a block, and is neither: "+
 			"-----BEGIN LABEL----- and -----END LABEL----- are lines of their own", quote(text))}
 	case content.MatchString(text):
@@ -153,7 +154,8 @@ func (p *parser) inside(text string) (rest string, err error) {
 	}
 	label, rest, closed := strings.Cut(after, markEnd)
 	if !closed || label != p.open.Type {
-		return "", &Error{p.line, fmt.Sprintf("%s is not the END of the %s that begins in line %d", quote(endMark+after), p.open.Type, p.open.Line)}
+		return "", &Error{p.line, fmt.Sprintf("%s is not the END of the %s that begins in line %d",
+			quote(endMark+after), p.open.Type, p.open.Line)}
 	}
 	return rest, p.close()
 }
@@ -179,7 +181,8 @@ func (p *parser) content(text string) error {
 			p.base64.WriteRune(r)
 		case r == ' ', r == '\t':
 		default:
-			return &Error{p.line, fmt.Sprintf("%q in the %s that begins in line %d: it is damaged", r, p.open.Type, p.open.Line)}
+			return &Error{p.line, fmt.Sprintf("%q in the %s that begins in line %d: it is damaged", r, p.open.Type,
+				p.open.Line)}
 		}
 	}
 	return nil

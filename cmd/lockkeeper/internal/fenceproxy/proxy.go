@@ -186,8 +186,9 @@ func (p *Proxy) unreachable(w http.ResponseWriter, r *http.Request, err error) {
 // Errors of a request without a token that counts.
 var (
 	errMissing   = errors.New("the header " + Header + " is missing")
-	errMalformed = errors.New("the header " + Header + " is not one number from 1 to 9223372036854775807, in decimal digits")
-	errUpgrade   = errors.New("the protocol of a connection cannot be changed: its end would be unknown")
+	errMalformed = errors.New("the header " + Header + " is not one number from 1 to 9223372036854775807, in " +
+		"decimal digits")
+	errUpgrade = errors.New("the protocol of a connection cannot be changed: its end would be unknown")
 )
 
 // tokenOf returns the token of a request that may be forwarded.
