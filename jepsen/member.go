@@ -238,6 +238,19 @@ func (m *Member) Resume() error {
 	return p.Resume()
 }
 
+// Yield gives the member's process the lowest CPU priority, so that it takes CPU time from other
+// processes about as little as if it had a machine of its own. Linux only.
+func (m *Member) Yield() error {
+	p, err := m.running("lower the priority of")
+	if err != nil {
+		return err
+	}
+	if err := yield(p.pid); err != nil {
+		return fmt.Errorf("jepsen: lower the priority of %s: %w", m, err)
+	}
+	return nil
+}
+
 // Mode reads the member's role from srvr: leader, follower, observer or standalone. A member that
 // serves no clients returns an error.
 func (m *Member) Mode(ctx context.Context) (string, error) {

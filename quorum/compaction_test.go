@@ -2,6 +2,8 @@ package quorum
 
 import (
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 func TestSnapshotsAreDueAtMostAtTheirCount(t *testing.T) {
@@ -156,4 +158,33 @@ func TestTrailingEntriesFitByBytes(t *testing.T) {
 	if n := c.keep(5 << 20); n != minTrailing {
 		t.Errorf("large entries: %d", n)
 	}
+}
+
+// slowWriter takes a time for each write.
+type slowWriter struct{ each time.Duration }
+
+func (w slowWriter) Write(b []byte) (int, error) {
+	time.Sleep(w.each)
+	return len(b), nil
+}
+
+// The writer of a snapshot rests for half of the time, in short pieces.
+func TestSnapshotIsWrittenWithRests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const block, each, pieces = 64 << 10, time.Millisecond, 10
+		start := time.Now()
+		w := &pacedWriter{w: slowWriter{each}, since: start}
+		for range pieces * pacedBytes / block {
+			before := time.Now()
+			if n, err := w.Write(make([]byte, block)); n != block || err != nil {
+				t.Fatal(n, err)
+			}
+			if took := time.Since(before); took != each && took != each+each*pacedBytes/block {
+				t.Errorf("a write took %v", took)
+			}
+		}
+		if took, want := time.Since(start), 2*each*pieces*pacedBytes/block; took != want {
+			t.Errorf("it took %v, want %v", took, want)
+		}
+	})
 }

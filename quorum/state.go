@@ -471,7 +471,7 @@ type fsmSnapshot struct {
 // Persist implements raft.FSMSnapshot.
 func (s *fsmSnapshot) Persist(sink raft.SnapshotSink) error {
 	start := time.Now()
-	n, err := s.snap.WriteTo(sink)
+	n, err := s.snap.WriteTo(&pacedWriter{w: sink, since: start})
 	if err == nil {
 		err = sink.Close()
 	}
@@ -488,6 +488,29 @@ func (s *fsmSnapshot) Persist(sink raft.SnapshotSink) error {
 	s.state.measures.Snapshots.ObserveSince(start)
 	s.state.log.Info("snapshot taken", "id", sink.ID(), "bytes", n, "took", time.Since(start).Round(time.Millisecond))
 	return nil
+}
+
+// pacedBytes is how much a pacedWriter writes at a time. A snapshot file waits for the disk after
+// as much (store's writeBackBytes).
+const pacedBytes = 1 << 20
+
+// pacedWriter rests after each pacedBytes for as long as it took to make and write them. A snapshot
+// of a million nodes is half a second of work for a processor and the disk; without rests, an
+// update has to wait for its turn at each step of its way through the member meanwhile.
+type pacedWriter struct {
+	w       io.Writer
+	since   time.Time // the end of the newest rest
+	written int       // bytes since then
+}
+
+// Write implements io.Writer.
+func (p *pacedWriter) Write(b []byte) (int, error) {
+	n, err := p.w.Write(b)
+	if p.written += n; p.written >= pacedBytes {
+		time.Sleep(time.Since(p.since))
+		p.since, p.written = time.Now(), 0
+	}
+	return n, err
 }
 
 // Release implements raft.FSMSnapshot.

@@ -15,10 +15,11 @@ import (
 	"lockkeeper/bench"
 )
 
-// TestMain is this program as a member of the limit, too.
+// TestMain is this program as a member of the limit, and as a process with idle sessions, too.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == limitMember {
+	if len(os.Args) > 1 && (os.Args[1] == limitMember || os.Args[1] == idleClients) {
 		main()
+		return
 	}
 	os.Exit(m.Run())
 }

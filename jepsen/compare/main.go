@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -37,6 +38,10 @@ type config struct {
 	out      string
 	pictures string // a directory; empty: picturesBeside(out)
 	list     bool
+
+	table    string // one of owns; empty: the one of steps.go
+	nodes    int    // of the tables pauses and scale
+	sessions int    // of the table scale
 }
 
 func main() {
@@ -44,12 +49,19 @@ func main() {
 		fmt.Fprintln(os.Stderr, runLimitMember(os.Args[2:]))
 		os.Exit(1)
 	}
+	if len(os.Args) > 1 && os.Args[1] == idleClients {
+		if err := runIdleClients(os.Args[2:], os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	var c config
 	flag.StringVar(&c.only, "only", "", "regular expression: only figures with such names")
 	flag.StringVar(&c.systems, "systems", systemNames, "the systems, in turn")
 	flag.IntVar(&c.rounds, "rounds", 3, "how often each is measured")
-	flag.DurationVar(&c.duration, "duration", 2*time.Second,
-		"how long each measurement lasts, after a second that does not count")
+	flag.DurationVar(&c.duration, "duration", 0, "how long each measurement lasts, after a second that does not count; "+
+		"all of the table pauses together (default 2s; pauses 1m, scale 10s)")
 	flag.DurationVar(&c.warmUp, "warm", 8*time.Second, "how long each cluster is warmed up")
 	flag.DurationVar(&c.delay, "delay", 0,
 		"the `delay` of messages between members, as on a network; not with etcd and the limit")
@@ -63,9 +75,12 @@ func main() {
 		tableEnd+", it is put between these")
 	flag.StringVar(&c.pictures, "pictures", "",
 		"`directory` for pictures (default: the one named like the page of -out, beside it, if it exists)")
+	flag.StringVar(&c.table, "table", "", "another `table`: pauses, sizes or scale")
+	flag.IntVar(&c.nodes, "nodes", 1_000_000, "nodes, for -table pauses and scale")
+	flag.IntVar(&c.sessions, "sessions", 50_000, "idle sessions, for -table scale")
 	flag.BoolVar(&c.list, "list", false, "list the figures")
 	flag.Parse()
-	if flag.NArg() > 0 || c.rounds < 1 || c.duration <= 0 || c.warmUp <= 0 || c.delay < 0 {
+	if flag.NArg() > 0 || c.rounds < 1 || c.duration < 0 || c.warmUp <= 0 || c.delay < 0 || min(c.nodes, c.sessions) < 1 {
 		flag.Usage()
 		os.Exit(2)
 	}
@@ -84,6 +99,9 @@ func main() {
 		os.Exit(1)
 	}
 }
+
+// defaultDuration is how long a measurement of the table in steps.go lasts.
+const defaultDuration = 2 * time.Second
 
 // report is all that was measured.
 type report struct {
@@ -126,7 +144,10 @@ func chosen(only string, all bool) (list []step, err error) {
 }
 
 func run(ctx context.Context, c config, stdout, progress io.Writer) (err error) {
-	list, err := chosen(c.only, c.list)
+	var list []step
+	if c.table == "" {
+		list, err = chosen(c.only, c.list)
+	}
 	if err != nil {
 		return err
 	}
@@ -166,6 +187,10 @@ func run(ctx context.Context, c config, stdout, progress io.Writer) (err error) 
 		}
 		defer func() { err = errors.Join(err, os.RemoveAll(c.logDisk)) }()
 	}
+	if c.table != "" {
+		return writeOwn(ctx, c, scratch.Dir, stdout, progress)
+	}
+	c.duration = cmp.Or(c.duration, defaultDuration)
 	all, err := systems(strings.Split(c.systems, ","), c)
 	if err != nil {
 		return err
@@ -260,16 +285,19 @@ const (
 )
 
 // writeInto writes text into a file: to its place if there is one, else instead of the contents.
-func writeInto(file, text string) error {
+func writeInto(file, text string) error { return writeBetween(file, tableBegin, tableEnd, text) }
+
+// writeBetween writes text between two lines of a file, or instead of its contents.
+func writeBetween(file, begin, end, text string) error {
 	page, err := os.ReadFile(file)
 	if err == nil {
-		before, rest, found := strings.Cut(string(page), tableBegin)
-		_, after, ends := strings.Cut(rest, tableEnd)
+		before, rest, found := strings.Cut(string(page), begin)
+		_, after, ends := strings.Cut(rest, end)
 		if found && !ends {
-			return fmt.Errorf("%s has no line %s", file, tableEnd)
+			return fmt.Errorf("%s has no line %s", file, end)
 		}
 		if found {
-			text = before + tableBegin + "\n" + text + tableEnd + after
+			text = before + begin + "\n" + text + end + after
 		}
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -41,12 +41,12 @@ func (s *system) takes(l load) bool { return s.only == nil || s.only(l) }
 // systemNames are all systems, in the order in which they take turns.
 const systemNames = "lockkeeper,zookeeper,etcd,etcd37,limit,zookeeper-recommended,etcd37-recommended"
 
-// systems are those with these names.
-func systems(names []string, c config) (list []*system, err error) {
+// systems are those with these names; java are more options of ZooKeeper's JVM.
+func systems(names []string, c config, java ...string) (list []*system, err error) {
 	for _, full := range names {
 		name, recommended := strings.CutSuffix(full, recommendedSuffix)
 		s := &system{name: full}
-		var with settings
+		with := settings{java: java}
 		if recommended {
 			with = recommendedSettings(name, c.logDisk)
 			s.only = func(l load) bool { return l.recommended }

@@ -28,6 +28,8 @@ type image struct {
 	manifest wal.Manifest
 	// failWrites is the error of every write from now on; failCreate that of Create.
 	failWrites, failCreate error
+	// onRemove is called before each Remove; nil: nothing is.
+	onRemove func()
 }
 
 func newImage() *image { return &image{files: map[string][]byte{}} }
@@ -116,6 +118,9 @@ func (m *image) Rename(from, to string) error {
 }
 
 func (m *image) Remove(path string) error {
+	if m.onRemove != nil {
+		m.onRemove()
+	}
 	delete(m.files, path)
 	return nil
 }

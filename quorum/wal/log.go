@@ -223,7 +223,8 @@ func (l *Log) StoreLogs(logs []*raft.Log) error {
 			return err
 		}
 		l.publish(nil, from, from-1)
-		if err := l.removeUnneeded(); err != nil {
+		if err := l.remove(l.takeUnneeded()); err != nil {
+			l.broken = err
 			return err
 		}
 	}
@@ -253,31 +254,49 @@ func (l *Log) StoreLogs(logs []*raft.Log) error {
 // that a snapshot has from the front, and others, which a leader's entries are to replace, from the
 // back. Entries that are known to be committed are not removed from the back.
 func (l *Log) DeleteRange(lo, hi uint64) error {
+	unneeded, err := l.deleteRange(lo, hi)
+	if err != nil {
+		return err
+	}
+	// Lock: writing is not held: to remove the segments of 256 MB takes some 90 ms, for which no
+	// write would get through.
+	if err := l.remove(unneeded); err != nil {
+		l.lock()
+		defer l.unlock()
+		l.broken = err
+		return err
+	}
+	return nil
+}
+
+// deleteRange does what DeleteRange says, except that it returns the segments that are to be
+// removed.
+func (l *Log) deleteRange(lo, hi uint64) (unneeded []*segment, err error) {
 	l.lock()
 	defer l.unlock()
 	lo, hi = max(lo, l.first), min(hi, l.last)
 	switch {
 	case lo > hi:
-		return nil
+		return nil, nil
 	case lo == l.first && (hi < l.last || lo <= l.commitIndexNow()):
 		if err := l.commit(batchFirst, hi+1); err != nil {
-			return err
+			return nil, err
 		}
 		// A copy frees the memory of the removed entries; readers have the old slice.
 		l.publish(slices.Clone(l.places[hi+1-l.first:]), hi+1, l.last)
-		return l.removeUnneeded()
+		return l.takeUnneeded(), nil
 	case hi == l.last:
 		if committed := l.commitIndexNow(); lo <= committed {
-			return fmt.Errorf("wal: entries from %d are to be replaced, and those up to %d are committed", lo,
+			return nil, fmt.Errorf("wal: entries from %d are to be replaced, and those up to %d are committed", lo,
 				committed)
 		}
 		if err := l.commit(batchCut, lo); err != nil {
-			return err
+			return nil, err
 		}
 		l.publish(slices.Clone(l.places[:lo-l.first]), l.first, lo-1)
-		return nil
+		return nil, nil
 	}
-	return fmt.Errorf("wal: entries %d to %d are in the middle of the log", lo, hi)
+	return nil, fmt.Errorf("wal: entries %d to %d are in the middle of the log", lo, hi)
 }
 
 func (l *Log) commitIndexNow() uint64 { return max(l.committed, l.known.Load()) }
@@ -422,20 +441,24 @@ func (l *Log) syncWatermark() error {
 	return l.broken
 }
 
-// removeUnneeded removes the segments that hold no entry of the log. Lock: writing.
-func (l *Log) removeUnneeded() error {
+// takeUnneeded takes the segments that hold no entry of the log out of it. Lock: writing.
+func (l *Log) takeUnneeded() []*segment {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	needed := l.lastSegment()
 	if len(l.places) > 0 {
 		needed = l.places[0].seg
 	}
 	n := slices.Index(l.segments, needed)
-	removed := slices.Clone(l.segments[:n])
+	unneeded := slices.Clone(l.segments[:n])
 	l.segments = slices.Clone(l.segments[n:])
-	l.mu.Unlock()
-	for _, s := range removed {
+	return unneeded
+}
+
+// remove removes segments that are no longer in the log, so no goroutine reads them.
+func (l *Log) remove(unneeded []*segment) error {
+	for _, s := range unneeded {
 		if err := errors.Join(s.f.Close(), l.FS.Remove(s.path)); err != nil {
-			l.broken = err
 			return fmt.Errorf("wal: remove %s, which is not needed any more: %w", s.path, err)
 		}
 	}

@@ -106,6 +106,35 @@ func TestNoSpaceForTheNextSegment(t *testing.T) {
 	}
 }
 
+// Entries are written while segments are removed, which takes a disk long. A removal that kept
+// writes waiting would never end here, which the bubble reports.
+func TestWritesPassTheRemovalOfSegments(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, p := newImage(), newStored()
+		l := m.create(t, smallSegment)
+		for range 30 {
+			p.store(t, l, 5000)
+		}
+		removed := 0
+		m.onRemove = func() {
+			removed++
+			p.store(t, l, 10)
+		}
+		p.cut(t, l, 1, 29)
+		if removed < 5 || p.last != uint64(30+removed) {
+			t.Errorf("%d segments removed, %d entries", removed, p.last)
+		}
+		m.onRemove = nil
+		if err := errors.Join(p.kept(l), l.Close()); err != nil {
+			t.Error(err)
+		}
+		l = m.opens(t)
+		if err := errors.Join(p.kept(l), l.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // An entry that is larger than a segment gets one of its own size; a gap in the log, which a
 // snapshot fills, is kept; and segments that hold nothing any more are removed.
 func TestSegmentsComeAndGo(t *testing.T) {

@@ -60,7 +60,7 @@ func Open(o Options, m Manifest) (_ *Log, repaired []string, err error) {
 			return nil, nil, err
 		}
 	}
-	if err := l.removeUnneeded(); err != nil {
+	if err := l.remove(l.takeUnneeded()); err != nil {
 		return nil, nil, err
 	}
 	if l.mark.end != l.end {
