@@ -24,20 +24,21 @@ func (st *state) checkNodes() error {
 		return err
 	}
 	used, perishable, ephemerals, sizeBytes := 0, 0, 0, int64(0)
-	for i, n := range st.tree.allNodes() {
+	for i, n := range st.tree.rows().all() {
 		used++
-		sizeBytes += nodeSizeBytes(n.path, n.data)
+		path := n.path()
+		sizeBytes += nodeSizeBytes(path, n.data())
 		if n.mayPerish() {
 			perishable++
 		}
 		if n.kind == kindEphemeral {
 			ephemerals++
 		}
-		if at, ok := st.tree.paths[n.path]; !ok || at != i {
-			return fmt.Errorf("node %q is at %d, its path leads to %d", n.path, i, at)
+		if at, ok := st.tree.find(path); !ok || at != i {
+			return fmt.Errorf("node %q is at %d, its path leads to %d", path, i, at)
 		}
-		if err := st.checkNode(n); err != nil {
-			return fmt.Errorf("node %q: %w", n.path, err)
+		if err := st.checkNode(n, path); err != nil {
+			return fmt.Errorf("node %q: %w", path, err)
 		}
 	}
 	if perishable != st.tree.perishable {
@@ -47,8 +48,8 @@ func (st *state) checkNodes() error {
 		return fmt.Errorf("%d ephemerals and %d bytes, not %d and %d",
 			ephemerals, sizeBytes, st.sessions.ephemerals, st.tree.sizeBytes)
 	}
-	if used != len(st.tree.paths) || used != st.tree.nodes.len() {
-		return fmt.Errorf("%d nodes, %d paths, %d rows in use", used, len(st.tree.paths), st.tree.nodes.len())
+	if used != st.tree.index.nodes || used != st.tree.nodes.len() {
+		return fmt.Errorf("%d nodes, %d paths, %d rows in use", used, st.tree.index.nodes, st.tree.nodes.len())
 	}
 	return nil
 }
@@ -56,16 +57,16 @@ func (st *state) checkNodes() error {
 // checkBuiltIn verifies that the nodes exist that cannot be deleted.
 func (t *tree) checkBuiltIn() error {
 	for _, path := range builtInPaths {
-		if _, ok := t.paths[path]; !ok {
+		if _, ok := t.find(path); !ok {
 			return fmt.Errorf("no node %s", path)
 		}
 	}
 	return nil
 }
 
-func (st *state) checkNode(n *node) error {
-	if !ValidPath(n.path) {
-		return fmt.Errorf("invalid path")
+func (st *state) checkNode(n *record, path string) error {
+	if !ValidPath(path) {
+		return errInvalidPath
 	}
 	// Nothing more is certain of a state that came from ZooKeeper (FromContent): there a node may
 	// be modified before it is created, by the clock of another leader.
@@ -74,7 +75,7 @@ func (st *state) checkNode(n *node) error {
 			n.czxid, n.pzxid, n.usedMs, st.zxid, now)
 	}
 	// The mzxid of the config is whatever the config says.
-	if n.path != configPath && n.mzxid > st.zxid {
+	if path != configPath && n.mzxid > st.zxid {
 		return fmt.Errorf("mzxid %v in a state at %v", n.mzxid, st.zxid)
 	}
 	switch n.kind {
@@ -100,38 +101,31 @@ func (st *state) checkNode(n *node) error {
 func (t *tree) checkChildren() error {
 	linked := 1 // the root
 	for i, n := range t.allNodes() {
-		l := t.link(i)
+		f := family{first: noSlot}
+		if own := t.family(n); own != nil {
+			f = *own
+		}
 		count, nameBytes := int32(0), int64(0)
 		for c := range t.children(i) {
-			cn, cl := t.nodes.row(c), t.link(c)
-			nameBytes += int64(len(nameIn(n.path, cn.path)))
-			if count++; count > l.children {
+			cn := t.nodes.row(c)
+			nameBytes += int64(len(cn.name()))
+			if count++; count > f.children {
 				break
 			}
-			if cn.kind == kindFree || cl.parent != i || parentOf(cn.path) != n.path || t.link(cl.next).prev != c {
-				return fmt.Errorf("node %q has the child %q, whose parent is at %d, not %d", n.path, cn.path, cl.parent,
-					i)
+			if cn.acl == nil || cn.parent != i || t.siblings(t.siblings(c).next).prev != c {
+				return fmt.Errorf("node %q has the child %q, the parent of which is at %d, not %d", t.path(i),
+					cn.name(), cn.parent, i)
 			}
 		}
-		if count != l.children || nameBytes != l.nameBytes {
-			return fmt.Errorf("node %q has not %d children with names of %d bytes", n.path, l.children, l.nameBytes)
+		if count != f.children || nameBytes != f.nameBytes {
+			return fmt.Errorf("node %q has not %d children with names of %d bytes", t.path(i), f.children, f.nameBytes)
 		}
-		linked += int(count)
-		if err := t.checkParent(i); err != nil {
-			return fmt.Errorf("node %q: %w", n.path, err)
+		if linked += int(count); count > 0 && t.kind(n) == kindEphemeral {
+			return fmt.Errorf("node %q is ephemeral and has %d children", t.path(i), count)
 		}
 	}
 	if linked != t.nodes.len() {
 		return fmt.Errorf("%d nodes, %d of them in the tree", t.nodes.len(), linked)
-	}
-	return nil
-}
-
-// checkParent verifies that the node at i may have as many children as it has.
-func (t *tree) checkParent(i slot) error {
-	n, l := t.nodes.row(i), t.link(i)
-	if n.kind == kindEphemeral && l.children > 0 {
-		return fmt.Errorf("it is ephemeral and has %d children", l.children)
 	}
 	return nil
 }
@@ -155,10 +149,11 @@ func (st *state) checkSessions() error {
 		}
 		b, bytes := st.sessions.belongingsOf(i), int64(0)
 		for at, slot := range b.nodes {
-			n := st.tree.nodes.row(slot)
-			bytes += int64(len(n.path))
-			if n.kind != kindEphemeral || wire.SessionID(n.owner) != row.id || int(st.tree.link(slot).owned) != at {
-				return fmt.Errorf("session %v has %q, of kind %d and session %#x", row.id, n.path, n.kind, n.owner)
+			n := st.tree.record(slot)
+			bytes += int64(len(n.path()))
+			if n.kind != kindEphemeral || wire.SessionID(n.owner) != row.id ||
+				int(st.tree.family(st.tree.nodes.row(slot)).owned) != at {
+				return fmt.Errorf("session %v has %q, of kind %d and session %#x", row.id, n.path(), n.kind, n.owner)
 			}
 		}
 		if bytes != b.bytes {
@@ -186,10 +181,10 @@ func (st *state) checkSessions() error {
 // checkACLs verifies the table of ACLs.
 func (t *tree) checkACLs() error {
 	refs, sizeBytes := map[*aclList]int{}, int64(0)
-	for _, n := range t.allNodes() {
+	for i, n := range t.allNodes() {
 		refs[n.acl]++
 		if t.acls.byKey[n.acl.key] != n.acl {
-			return fmt.Errorf("node %q has an ACL that is not in the table", n.path)
+			return fmt.Errorf("node %q has an ACL that is not in the table", t.path(i))
 		}
 	}
 	for list, n := range refs {
@@ -208,8 +203,8 @@ func (t *tree) checkACLs() error {
 // checkQuotas verifies that the quotas agree with the tree and their usage adds up.
 func (t *tree) checkQuotas() error {
 	limits := 0
-	for _, n := range t.allNodes() {
-		if of, ok := limitsOf(n.path); ok {
+	for _, n := range t.rows().all() {
+		if of, ok := limitsOf(n.path()); ok {
 			limits++
 			if t.quotas.byPath[of] == nil {
 				return fmt.Errorf("quota on %q is not active", of)
@@ -229,26 +224,36 @@ func (t *tree) checkSums() error {
 		bytes        int64
 	}
 	want := make([]sums, t.nodes.used)
-	for i, n := range t.allNodes() {
-		if quota := t.quotas.byPath[n.path] != nil; t.link(i).quota != quota {
-			return fmt.Errorf("node %q has a quota: %v, its links say otherwise", n.path, quota)
+	quotaOf := func(n *node) *quota {
+		if f := t.family(n); f != nil {
+			return f.quota
 		}
-		counts := !underQuota(n.path)
-		for at := i; at != noSlot; at = t.link(at).parent {
+		return nil
+	}
+	for i, r := range t.rows().all() {
+		path := r.path()
+		if q := t.quotas.byPath[path]; quotaOf(t.nodes.row(i)) != q {
+			return fmt.Errorf("node %q has a quota: %v, its family says otherwise", path, q != nil)
+		}
+		counts := !underQuota(path)
+		for at := i; at != noSlot; at = t.nodes.row(at).parent {
 			if at != i {
 				want[at].below++
 			}
 			if counts {
 				want[at].count++
-				want[at].bytes += int64(len(n.data))
-				counts = !t.link(at).quota
+				want[at].bytes += int64(len(r.data()))
+				counts = quotaOf(t.nodes.row(at)) == nil
 			}
 		}
 	}
 	for i, n := range t.allNodes() {
-		l := t.link(i)
-		if got := (sums{l.below, l.count, l.bytes}); got != want[i] {
-			return fmt.Errorf("node %q sums up %+v, counting gives %+v", n.path, got, want[i])
+		var got sums
+		if got.count, got.bytes = t.sums(i); t.family(n) != nil {
+			got.below = t.family(n).below
+		}
+		if got != want[i] {
+			return fmt.Errorf("node %q sums up %+v, counting gives %+v", t.path(i), got, want[i])
 		}
 	}
 	return nil
@@ -287,8 +292,8 @@ func (s *Store) Digest() uint64 {
 // hash).
 func (s *Store) TreeDigest() uint64 {
 	var sum uint64
-	for _, n := range s.state.tree.allNodes() {
-		sum += n.digest()
+	for _, r := range s.state.tree.rows().all() {
+		sum += r.digest()
 	}
 	return sum
 }
@@ -297,23 +302,20 @@ func (s *Store) TreeDigest() uint64 {
 // time. The snapshot must not have been released.
 func (sn *Snapshot) TreeDigest() uint64 {
 	var sum uint64
-	for _, p := range sn.nodes {
-		for i := range p {
-			if p[i].kind != kindFree {
-				sum += p[i].digest()
-			}
-		}
+	for _, r := range sn.nodes.all() {
+		sum += r.digest()
 	}
 	return sum
 }
 
 // digest is a hash of all that a node has.
-func (n *node) digest() uint64 {
+func (n *record) digest() uint64 {
 	null := uint64(0)
-	if n.data == nil {
+	name, data := n.parts()
+	if data == nil {
 		null = 1
 	}
-	return hash(3).text(n.path).num(null).text(string(n.data)).text(n.acl.key).
+	return hash(3).text(n.dir, string(name)).num(null).text(string(data)).text(n.acl.key).
 		num(uint64(n.czxid)).num(uint64(n.mzxid)).num(uint64(n.pzxid)).
 		num(uint64(n.ctimeMs)).num(uint64(n.mtimeMs)).num(uint64(n.usedMs)).num(uint64(n.owner)).
 		num(uint64(n.version)).num(uint64(n.creates)).num(uint64(n.aversion)).num(uint64(n.kind)).sum()
@@ -327,11 +329,16 @@ const (
 	fnvPrime  = 1099511628211
 )
 
-func (h hash) text(s string) hash {
-	for i := range len(s) {
-		h = (h ^ hash(s[i])) * fnvPrime
+// text adds the parts of a text.
+func (h hash) text(parts ...string) hash {
+	length := 0
+	for _, s := range parts {
+		for i := range len(s) {
+			h = (h ^ hash(s[i])) * fnvPrime
+		}
+		length += len(s)
 	}
-	return h.num(uint64(len(s)))
+	return h.num(uint64(length))
 }
 
 func (h hash) num(v uint64) hash {

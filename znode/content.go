@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 
 	"lockkeeper/wire"
 )
@@ -53,23 +54,7 @@ func FromContent(c Content) (*Store, error) {
 		}
 		st.sessions.add(session{id: row.ID, generation: 1, timeoutMs: row.TimeoutMs, password: string(row.Password)})
 	}
-	for n := range c.Nodes {
-		if _, ok := st.tree.paths[n.Path]; ok {
-			return nil, fmt.Errorf("znode: there are two nodes %q", n.Path)
-		}
-		if n.Path != configPath {
-			st.takeOver(n)
-		}
-	}
-	fresh := New().state.tree
-	for _, path := range builtInPaths {
-		if _, ok := st.tree.paths[path]; !ok {
-			n := *fresh.nodes.row(fresh.paths[path])
-			n.acl = st.tree.acls.intern(n.acl.entries)
-			st.tree.place(n)
-		}
-	}
-	if err := st.derive(); err != nil {
+	if err := st.takeOver(c.Nodes); err != nil {
 		return nil, fmt.Errorf("znode: %w", err)
 	}
 	for _, q := range st.tree.quotas.byPath { // the other program's usage may be out of date
@@ -79,31 +64,60 @@ func FromContent(c Content) (*Store, error) {
 	return newStore(st), nil
 }
 
-// takeOver places a node.
-func (st *state) takeOver(n Node) {
-	row := node{
-		path: n.Path, data: n.Data, acl: st.tree.acls.intern(n.ACL), czxid: n.Czxid, mzxid: n.Mzxid, pzxid: n.Pzxid,
-		ctimeMs: n.CtimeMs, mtimeMs: n.MtimeMs, version: n.Version, creates: n.Creates, aversion: n.Aversion,
-		kind: kindPersistent,
+// takeOver adds nodes, and the nodes that are always there if they are missing.
+func (st *state) takeOver(nodes iter.Seq[Node]) error {
+	var all []record
+	missing := slices.Clone(builtInPaths)
+	for n := range nodes {
+		if n.Path == configPath {
+			continue
+		}
+		st.zxid = max(st.zxid, n.Czxid, n.Mzxid, n.Pzxid)
+		all = append(all, st.recordOf(n))
+		missing = slices.DeleteFunc(missing, func(path string) bool { return path == n.Path })
 	}
+	fresh := New().state.tree
+	for _, path := range missing {
+		r := fresh.record(fresh.slotOf(path))
+		r.acl = st.tree.acls.intern(r.acl.entries)
+		all = append(all, r)
+	}
+	// parents first
+	slices.SortFunc(all, func(a, b record) int { return strings.Compare(a.path(), b.path()) })
+	for i := range all {
+		if err := st.add(&all[i], all[i].path()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// recordOf returns the record of a node.
+func (st *state) recordOf(n Node) record {
+	r := record{
+		acl: st.tree.acls.intern(n.ACL), czxid: n.Czxid, ctimeMs: n.CtimeMs,
+		details: details{mzxid: n.Mzxid, pzxid: n.Pzxid, mtimeMs: n.MtimeMs, version: n.Version, creates: n.Creates,
+			aversion: n.Aversion, kind: kindPersistent},
+	}
+	dir, name := splitPath(n.Path)
+	r.dir, r.body = dir, newBody(name, n.Data)
 	switch {
 	case n.Session != 0:
-		row.kind, row.owner = kindEphemeral, int64(n.Session)
+		r.kind, r.owner = kindEphemeral, int64(n.Session)
 	case n.TTLMs != 0:
-		row.kind, row.owner = kindTTL, n.TTLMs
+		r.kind, r.owner = kindTTL, n.TTLMs
 	case n.Container:
-		row.kind = kindContainer
+		r.kind = kindContainer
 	}
-	st.zxid = max(st.zxid, n.Czxid, n.Mzxid, n.Pzxid)
-	st.tree.place(row)
+	return r
 }
 
 // AllNodes returns all nodes, in no particular order.
 func (s *Store) AllNodes() iter.Seq[Node] {
 	return func(yield func(Node) bool) {
-		for _, n := range s.state.tree.allNodes() {
+		for _, n := range s.state.tree.rows().all() {
 			out := Node{
-				Path: n.path, Data: n.data, ACL: slices.Clip(n.acl.entries), Czxid: n.czxid, Mzxid: n.mzxid,
+				Path: n.path(), Data: n.data(), ACL: slices.Clip(n.acl.entries), Czxid: n.czxid, Mzxid: n.mzxid,
 				Pzxid:   n.pzxid,
 				CtimeMs: n.ctimeMs, MtimeMs: n.mtimeMs, Version: n.version, Creates: n.creates, Aversion: n.aversion,
 				Container: n.kind == kindContainer,

@@ -189,7 +189,7 @@ func (s *Store) Replaced(r wire.Record) (bytes int64) {
 		}
 	case *wire.SetDataRequest:
 		if i, ok := t.find(r.Path); ok {
-			bytes = int64(min(len(r.Data), len(t.nodes.row(i).data)))
+			bytes = int64(min(len(r.Data), len(t.nodes.row(i).data())))
 		}
 	}
 	return bytes

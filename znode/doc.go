@@ -52,18 +52,25 @@
 //
 //	Store         the front: Apply, the reads, Snapshot
 //	  state       zxid, clock, members, and
-//	    tree      nodes, links, paths, ACLs, quotas, listings; knows no session and no command
+//	    tree      nodes, families, index, ACLs, quotas, listings; knows no session and no command
 //	    Registry  sessions, their last seqs, their ephemerals by slot; knows no tree
 //	  tx          one command: decides which effects it has (tx.go, request.go, reconfig.go)
 //	    effects   changes nodes, collects events, and can take all of it back
 //
 // The tree has its nodes in rows:
 //
-//	paths   map: path -> slot
-//	nodes   rows by slot, in pages of 16:  the content of a snapshot; shared with it, copied on write
-//	links   rows by slot, in pages of 16:  parent, first child, siblings, sums of the nodes below
-//	acls    each different ACL once, with a count of its nodes
+//	index     map: hash of a path -> slot
+//	nodes     rows by slot: name and data, ACL, parent
+//	more      rows of details: of nodes that are not persistent, were changed, or had a child
+//	rings     by slot of nodes: the siblings
+//	families  by slot of more: first child, sums of the nodes below, quota
+//	acls      each different ACL once, with a count of its nodes
 //
-// A million nodes with 16 bytes of data take about 250 MB. Taking a snapshot copies the list of
-// pages; afterwards the first write to a page copies that page (1.8 KB).
+// All rows are in pages of 36. nodes and more are the content of a snapshot, shared with it and
+// copied on write; the rest follows from them. A path is not stored: it is the names from the root
+// on.
+//
+// A million nodes with 16 bytes of data take about 145 MB (TestSize; docs/scaling.md says where the
+// bytes of a node go). Taking a snapshot copies the lists of pages; afterwards the first write to a
+// page copies that page (2 KB).
 package znode

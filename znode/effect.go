@@ -52,7 +52,8 @@ func recycle[T any](buf []T) []T {
 // undo says how to take one effect back.
 type undo struct {
 	kind undoKind
-	old  node // as it was before; of a created node only the path
+	path string
+	old  record // as it was before, without its path; nothing of a created node
 }
 
 type undoKind uint8
@@ -64,11 +65,16 @@ const (
 )
 
 // note remembers how to take an effect back, if that may be needed.
-func (x *effects) note(kind undoKind, old node) {
+func (x *effects) note(kind undoKind, path string, n *node) {
 	x.changed = true
-	if x.undoing {
-		x.undo = append(x.undo, undo{kind, old})
+	if !x.undoing {
+		return
 	}
+	u := undo{kind: kind, path: path}
+	if n != nil {
+		u.old = x.state.tree.rows().record(n, "")
+	}
+	x.undo = append(x.undo, u)
 }
 
 // guards returns the guards of events about children of the node at parent, and whether there are
@@ -80,81 +86,84 @@ func (x *effects) guards(parent slot) (above []guard, more bool) {
 	}
 	if x.guarding != parent {
 		x.guarding, x.above, x.buried = parent, nil, false
-		for at := parent; at != noSlot; at = t.link(at).parent {
+		length := t.rows().pathBytes(parent)
+		for at := parent; at != noSlot; {
 			n := t.nodes.row(at)
-			if n.acl.open() || slices.ContainsFunc(x.above, func(g guard) bool { return g.list == n.acl }) {
-				continue
+			if !n.acl.open() && !slices.ContainsFunc(x.above, func(g guard) bool { return g.list == n.acl }) {
+				if x.buried = len(x.above) == maxGuards; x.buried {
+					break
+				}
+				x.above = append(x.above, guard{max(length, 1), n.acl})
 			}
-			if x.buried = len(x.above) == maxGuards; x.buried {
-				break
-			}
-			x.above = append(x.above, guard{len(n.path), n.acl})
+			at, length = n.parent, length-1-len(n.name())
 		}
 	}
 	return x.above, x.buried
 }
 
-// event adds an event about n, which is, or was, a child of the node at parent. For
-// NodeChildrenChanged, which recursive watches do not see, parent may be noSlot.
-func (x *effects) event(typ wire.EventType, n *node, parent slot) {
-	e := Event{Type: typ, Path: n.path, ACL: n.acl.entries, Zxid: x.zxid, list: n.acl}
-	e.kept = x.state.keepsQuotas && underQuota(n.path)
-	e.above, e.buried = x.guards(parent)
-	if n.kind == kindEphemeral {
-		e.Owner, e.Czxid, e.CtimeMs = wire.SessionID(n.owner), n.czxid, n.ctimeMs
-		e.Data = n.data
+// event adds an event about the node at i, with that path.
+func (x *effects) event(typ wire.EventType, i slot, path string) {
+	t := x.state.tree
+	n := t.nodes.row(i)
+	e := Event{Type: typ, Path: path, ACL: n.acl.entries, Zxid: x.zxid, list: n.acl}
+	e.kept = x.state.keepsQuotas && underQuota(path)
+	if typ != wire.EventNodeChildrenChanged { // recursive watches do not see it
+		e.above, e.buried = x.guards(n.parent)
+	}
+	if t.kind(n) == kindEphemeral {
+		e.Owner, e.Czxid, e.CtimeMs = wire.SessionID(t.more.row(n.more).owner), n.czxid, n.ctimeMs
+		e.Data = n.share()
 	}
 	x.events = append(x.events, e)
 }
 
-// createNode adds n, which holds a reference to its ACL, as a child of the node at parent.
-func (x *effects) createNode(n node, parent slot) slot {
-	t := x.state.tree
-	p := x.edit(parent)
+// createNode adds r, which has that path and holds a reference to its ACL, as a child of the node
+// at parent.
+func (x *effects) createNode(r *record, path string, parent slot) slot {
+	p := x.edit(parent, parentOf(path))
 	if p.creates < math.MaxInt32 {
 		p.creates++ // then it stays: ZooKeeper only ever replaces it by a larger number
 	}
 	p.pzxid = x.zxid
-	if of, ok := statsOf(n.path); ok {
-		n.data = t.usageText(of)
+	if of, ok := statsOf(path); ok {
+		r.body = newBody(string(r.name()), x.state.tree.usageText(of))
 	}
-	i := x.insert(n, parent)
-	x.note(undoCreate, node{path: n.path})
-	x.event(wire.EventNodeCreated, t.nodes.row(i), parent)
-	x.event(wire.EventNodeChildrenChanged, t.nodes.row(parent), noSlot)
+	i := x.insert(r, path, parent)
+	x.note(undoCreate, path, nil)
+	x.event(wire.EventNodeCreated, i, path)
+	x.event(wire.EventNodeChildrenChanged, parent, parentOf(path))
 	return i
 }
 
-// deleteNode removes the node at i, which has no children.
-func (x *effects) deleteNode(i slot) {
+// deleteNode removes the node at i, with that path, which has no children.
+func (x *effects) deleteNode(i slot, path string) {
 	t := x.state.tree
-	old := *t.nodes.row(i)
-	parent := t.link(i).parent
-	x.edit(parent).pzxid = x.zxid
-	x.event(wire.EventNodeDeleted, &old, parent)
-	x.withdraw(i)
-	x.note(undoDelete, old)
-	x.event(wire.EventNodeChildrenChanged, t.nodes.row(parent), noSlot)
+	parent := t.nodes.row(i).parent
+	x.edit(parent, parentOf(path)).pzxid = x.zxid
+	x.event(wire.EventNodeDeleted, i, path)
+	x.note(undoDelete, path, t.nodes.row(i))
+	x.withdraw(i, path)
+	x.event(wire.EventNodeChildrenChanged, parent, parentOf(path))
 }
 
-// edit returns the node at i for changing its row. The data is for replaceData.
-func (x *effects) edit(i slot) *node {
-	n := x.state.tree.nodes.mut(i)
-	x.note(undoEdit, *n)
-	return n
+// edit returns the details of the node at i, with that path, for changing them. The data is for
+// replaceData.
+func (x *effects) edit(i slot, path string) *details {
+	x.note(undoEdit, path, x.state.tree.nodes.row(i))
+	return x.state.tree.detail(i)
 }
 
-// insert adds n to the tree and to all that is derived from it.
-func (x *effects) insert(n node, parent slot) slot {
-	i := x.state.tree.insert(n, parent)
-	x.state.own(i)
+// insert adds r to the tree and to all that is derived from it.
+func (x *effects) insert(r *record, path string, parent slot) slot {
+	i := x.state.tree.insert(r, parent)
+	x.state.own(i, len(path))
 	return i
 }
 
 // withdraw is the reverse of insert. It gives the reference to the ACL back.
-func (x *effects) withdraw(i slot) {
-	x.state.disown(i)
-	x.state.tree.withdraw(i)
+func (x *effects) withdraw(i slot, path string) {
+	x.state.disown(i, len(path))
+	x.state.tree.withdraw(i, path)
 	if x.guarding == i {
 		x.guarding = noSlot // another node may get the slot
 	}
@@ -167,15 +176,15 @@ func (x *effects) rollback() {
 		u := &x.undo[k]
 		switch u.kind {
 		case undoCreate:
-			x.withdraw(t.paths[u.old.path])
+			x.withdraw(t.slotOf(u.path), u.path)
 		case undoDelete:
 			t.acls.retain(u.old.acl)
-			x.insert(u.old, t.paths[parentOf(u.old.path)])
-		case undoEdit:
-			i := t.paths[u.old.path]
-			n := t.nodes.mut(i)
-			t.replaceData(i, n, u.old.data)
-			*n = u.old // with the same ACL: setACL is never part of a multi
+			u.old.dir, _ = splitPath(u.path)
+			x.insert(&u.old, u.path, t.slotOf(parentOf(u.path)))
+		case undoEdit: // with the same ACL: setACL is never part of a multi
+			i := t.slotOf(u.path)
+			t.replaceData(i, u.path, u.old.data())
+			*t.detail(i) = u.old.details
 		}
 	}
 	t.quotas.forget()

@@ -26,7 +26,7 @@ func (s *Store) List(path string) *Listing {
 	if !ok {
 		return nil
 	}
-	l := &Listing{tree: t, parent: i, next: t.link(i).first, names: []string{}, gone: map[string]int{}}
+	l := &Listing{tree: t, parent: i, next: t.first(t.nodes.row(i)), names: []string{}, gone: map[string]int{}}
 	t.changeListings(func(all []*Listing) []*Listing { return append(slices.Clone(all), l) })
 	return l
 }
@@ -39,10 +39,10 @@ func (l *Listing) Step(s *Store, n int) (done, lost bool) {
 	if l.lost || t != l.tree {
 		return false, true
 	}
-	parent, first := t.nodes.row(l.parent).path, t.link(l.parent).first
+	first := t.first(t.nodes.row(l.parent))
 	for ; n > 0 && l.next != noSlot; n-- {
-		l.names = append(l.names, nameIn(parent, t.nodes.row(l.next).path))
-		if l.next = t.link(l.next).next; l.next == first {
+		l.names = append(l.names, string(t.nodes.row(l.next).name()))
+		if l.next = t.siblings(l.next).next; l.next == first {
 			l.next = noSlot
 		}
 	}
@@ -107,20 +107,19 @@ func (t *tree) childDetaching(i slot) {
 	if all == nil {
 		return
 	}
-	link := t.link(i)
+	n, next := t.nodes.row(i), t.siblings(i).next
 	for _, l := range *all {
 		switch {
 		case l.lost:
 		case l.parent == i:
 			l.lost = true
-		case l.parent != link.parent:
+		case l.parent != n.parent:
 		case l.next != i:
-			parent := t.nodes.row(l.parent).path
-			l.gone[nameIn(parent, t.nodes.row(i).path)] = len(l.names)
-		case link.next == t.link(l.parent).first:
+			l.gone[string(n.name())] = len(l.names)
+		case next == t.first(t.nodes.row(l.parent)):
 			l.next = noSlot
 		default:
-			l.next = link.next
+			l.next = next
 		}
 	}
 }

@@ -298,10 +298,10 @@ func (o *oracle) compare() {
 		}
 		i, _ := o.s.state.tree.find(path)
 		kind := map[bool]nodeKind{n.ephemeral: kindEphemeral, n.container: kindContainer, n.ttlMs != 0: kindTTL}[true]
-		if kind == kindFree {
+		if kind == 0 {
 			kind = kindPersistent
 		}
-		if row := o.s.state.tree.nodes.row(i); row.kind != kind || row.kind == kindTTL && row.owner != n.ttlMs {
+		if row := o.s.state.tree.record(i); row.kind != kind || row.kind == kindTTL && row.owner != n.ttlMs {
 			o.t.Fatalf("%q is of kind %d and owner %d, model has %d", path, row.kind, row.owner, kind)
 		}
 		if n.ephemeral {

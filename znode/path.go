@@ -83,11 +83,3 @@ const sequenceDigits = 10
 
 // parentOf returns the path of the parent of a valid path other than the root.
 func parentOf(path string) string { return path[:max(strings.LastIndexByte(path, '/'), 1)] }
-
-// nameIn returns the name of the node at path, a child of the node at parent.
-func nameIn(parent, path string) string {
-	if parent == rootPath {
-		return path[1:]
-	}
-	return path[len(parent)+1:]
-}

@@ -17,7 +17,7 @@ const (
 )
 
 // quota is a quota, apart from its nodes. It counts each node at and below path that has no deeper
-// quota (links.count and links.bytes of the node there). So a quota inside of another takes its
+// quota (family.count and family.bytes of the node there). So a quota inside of another takes its
 // part out of the outer one; nodes of quotas count nowhere. This follows from the tree alone,
 // unlike ZooKeeper's figures for nested quotas, which depend on the events since the start.
 type quota struct {
@@ -62,16 +62,21 @@ func underQuota(path string) bool {
 
 // quotaAt returns the quota that the node at i counts for: the deepest at or above it, nil if there
 // is none.
-func (t *tree) quotaAt(i slot) *quota {
-	if len(t.quotas.byPath) == 0 || underQuota(t.nodes.row(i).path) {
+func (t *tree) quotaAt(i slot) (deepest *quota) {
+	if len(t.quotas.byPath) == 0 {
 		return nil
 	}
-	for ; i != noSlot; i = t.link(i).parent {
-		if t.link(i).quota {
-			return t.quotas.byPath[t.nodes.row(i).path]
+	for i != noSlot {
+		if i == t.quotaTop {
+			return nil
 		}
+		n := t.nodes.row(i)
+		if f := t.family(n); f != nil && deepest == nil {
+			deepest = f.quota
+		}
+		i = n.parent
 	}
-	return nil
+	return deepest
 }
 
 // quotaFor is quotaAt for a node that is to be made at path, below the one at parent. A quota on
@@ -88,12 +93,12 @@ func (t *tree) quotaFor(path string, parent slot) *quota {
 
 // usage returns the nodes and bytes that count for a quota on path, whether or not that is active.
 func (t *tree) usage(path string) (count, bytes int64) {
-	i, ok := t.paths[path]
+	i, ok := t.find(path)
 	if !ok {
 		return 0, 0
 	}
-	l := t.link(i)
-	return int64(l.count), l.bytes
+	nodes, bytes := t.sums(i)
+	return int64(nodes), bytes
 }
 
 // usageText returns the data of the stats node for path.
@@ -106,10 +111,11 @@ func (t *tree) usageText(path string) []byte {
 // startQuota makes the quota on path active: its nodes no longer count for the quota around it.
 func (t *tree) startQuota(path string) {
 	q := &quota{path: path}
-	if i, ok := t.paths[path]; ok {
-		l := t.link(i)
-		t.sumUp(i, 0, -l.count, -l.bytes)
-		l.quota = true
+	if i, ok := t.find(path); ok {
+		t.detail(i)
+		f := t.family(t.nodes.row(i))
+		t.sumUp(i, 0, -f.count, -f.bytes)
+		f.quota = q
 	}
 	t.quotas.byPath[path] = q
 	t.quotas.touch(q)
@@ -118,10 +124,10 @@ func (t *tree) startQuota(path string) {
 // stopQuota makes the quota on path inactive.
 func (t *tree) stopQuota(path string) {
 	delete(t.quotas.byPath, path)
-	if i, ok := t.paths[path]; ok {
-		l := t.link(i)
-		l.quota = false
-		t.sumUp(i, 0, l.count, l.bytes)
+	if i, ok := t.find(path); ok {
+		f := t.family(t.nodes.row(i))
+		f.quota = nil
+		t.sumUp(i, 0, f.count, f.bytes)
 	}
 }
 
@@ -139,11 +145,12 @@ func (s *quotaSet) forget() {
 // after the command, so that one that fails changes nothing here either.
 func (t *tree) flushQuotas() {
 	for _, q := range t.quotas.dirty {
-		i, ok := t.paths[quotaPath+q.path+statsName]
+		stats := quotaPath + q.path + statsName
+		i, ok := t.find(stats)
 		if !ok || t.quotas.byPath[q.path] != q {
 			continue
 		}
-		t.replaceData(i, t.nodes.mut(i), t.usageText(q.path))
+		t.replaceData(i, stats, t.usageText(q.path))
 	}
 	t.quotas.forget()
 }
@@ -155,13 +162,13 @@ func (t *tree) checkQuota(q *quota, count, bytes int64) wire.Code {
 		return wire.CodeOK
 	}
 	if !q.read {
-		q.limits, q.valid = parseLimits(t.nodes.row(t.paths[quotaPath+q.path+limitsName]).data)
+		q.limits, q.valid = parseLimits(t.nodes.row(t.slotOf(quotaPath + q.path + limitsName)).data())
 		q.read = true
 	}
 	if !q.valid {
 		return wire.CodeMarshallingError
 	}
-	if _, whole := t.paths[quotaPath+q.path+statsName]; !whole {
+	if _, whole := t.find(quotaPath + q.path + statsName); !whole {
 		return wire.CodeOK // as in ZooKeeper: half a quota limits nothing
 	}
 	usedCount, usedBytes := t.usage(q.path)

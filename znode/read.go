@@ -18,7 +18,7 @@ func (s *Store) Get(path string, ids []Identity) ([]byte, wire.Stat, wire.Code) 
 	if code != wire.CodeOK {
 		return nil, wire.Stat{}, code
 	}
-	return t.nodes.row(i).data, t.stat(i), wire.CodeOK
+	return t.nodes.row(i).share(), t.stat(i), wire.CodeOK
 }
 
 // Exists returns the Stat of a node. Codes: BadArguments (U+0000 in the path), NoNode, NoAuth
@@ -42,12 +42,25 @@ func (s *Store) Children(path string, ids []Identity) ([]string, wire.Stat, wire
 	if code != wire.CodeOK {
 		return nil, wire.Stat{}, code
 	}
-	parent := t.nodes.row(i).path
-	names := make([]string, 0, t.link(i).children)
-	for c := range t.children(i) {
-		names = append(names, nameIn(parent, t.nodes.row(c).path))
+	return t.childNames(i), t.stat(i), wire.CodeOK
+}
+
+// childNames returns the names of the children of the node at i, in one allocation: a name does not
+// keep the data of its node in memory.
+func (t *tree) childNames(i slot) []string {
+	f := t.family(t.nodes.row(i))
+	if f == nil {
+		return []string{}
 	}
-	return names, t.stat(i), wire.CodeOK
+	names := make([]string, 0, f.children)
+	var all strings.Builder
+	all.Grow(int(f.nameBytes)) // so that the names stay where they are
+	for c := range t.children(i) {
+		start := all.Len()
+		all.Write(t.nodes.row(c).name())
+		names = append(names, all.String()[start:])
+	}
+	return names
 }
 
 // ChildrenInOrder yields the names and data of a node's children without a permission check, in the
@@ -60,10 +73,9 @@ func (s *Store) ChildrenInOrder(path string) iter.Seq2[string, []byte] {
 		if !ok {
 			return
 		}
-		parent := t.nodes.row(i).path
 		for c := range t.children(i) {
 			n := t.nodes.row(c)
-			if !yield(nameIn(parent, n.path), n.data) {
+			if name, data := n.parts(); !yield(string(name), data) {
 				return
 			}
 		}
@@ -93,7 +105,10 @@ func (s *Store) AllChildrenNumber(path string, ids []Identity) (int32, wire.Code
 	if code != wire.CodeOK {
 		return 0, code
 	}
-	n := s.state.tree.link(top).below
+	n := int32(0)
+	if f := s.state.tree.family(s.state.tree.nodes.row(top)); f != nil {
+		n = f.below
+	}
 	if path == "" {
 		n++
 	}
@@ -116,9 +131,12 @@ func (s *Store) Sizes(path string, ids []Identity) Sizes {
 	if code != wire.CodeOK {
 		return Sizes{}
 	}
-	n, l := t.nodes.row(i), t.link(i)
-	return Sizes{Data: len(n.data), Children: int(l.nameBytes) + 4*int(l.children), Names: int(l.children),
-		ACL: len(n.acl.key)}
+	n := t.nodes.row(i)
+	sizes := Sizes{Data: len(n.data()), ACL: len(n.acl.key)}
+	if f := t.family(n); f != nil {
+		sizes.Children, sizes.Names = int(f.nameBytes)+4*int(f.children), int(f.children)
+	}
+	return sizes
 }
 
 // Seen is Node for a client that may not learn of changes that it may not read of: readable is
@@ -212,7 +230,7 @@ func (s *Store) Perishable(clockMs int64, neverUsedMs int32, from, rows uint32) 
 			return paths, uint32(i)
 		}
 		if s.state.tree.perished(i, clockMs+s.state.clock.shiftMs, neverUsedMs) {
-			paths = append(paths, s.state.tree.nodes.row(i).path)
+			paths = append(paths, s.state.tree.path(i))
 		}
 	}
 	return paths, 0

@@ -85,18 +85,18 @@ func (t *tx) changeMembers(c *Command, text string, r *Result) {
 // the members.
 func (t *tx) showMembers() {
 	tree := t.state.tree
-	i, m := tree.paths[configPath], &t.state.membership
+	i, m := tree.slotOf(configPath), &t.state.membership
 	text := []byte(ConfigText(m.members, m.version))
-	old := tree.nodes.row(i).data
+	old := tree.nodes.row(i).data()
 	if bytes.Equal(old, text) {
 		return
 	}
-	n := t.effects.edit(i)
-	n.version = -1
-	n.mzxid, n.mtimeMs = m.version, t.state.timeMs
-	tree.replaceData(i, n, text)
+	d := t.effects.edit(i, configPath)
+	d.version = -1
+	d.mzxid, d.mtimeMs = m.version, t.state.timeMs
+	tree.replaceData(i, configPath, text)
 	if len(old) > 0 {
-		t.effects.event(wire.EventNodeDataChanged, n, tree.link(i).parent)
+		t.effects.event(wire.EventNodeDataChanged, i, configPath)
 	}
 }
 
@@ -131,7 +131,7 @@ func (t *tx) reconfig(c *Command, request []byte, r *Result) wire.Code {
 		return wire.CodeBadVersion
 	}
 	next, err := nextMembers(m.members, &req)
-	mayChange := t.allowed(tree.nodes.row(tree.paths[configPath]), wire.PermWrite)
+	mayChange := t.allowed(tree.nodes.row(tree.slotOf(configPath)), wire.PermWrite)
 	if err != nil {
 		notNumber, outOfRange := numberError(""), rangeError("")
 		switch {

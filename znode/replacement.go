@@ -18,7 +18,7 @@ import (
 //
 //	RestoreBegin   the header of a snapshot
 //	RestoreBlock   its next block
-//	RestoreCheck   nothing: some more of the nodes that have arrived are linked and checked
+//	RestoreCheck   nothing: some more of the ACLs that have arrived are checked
 //	RestoreCommit  nothing: the state is replaced
 //
 // Each step has a bounded cost. A state that has not been committed is no part of a snapshot: none
@@ -26,14 +26,10 @@ import (
 type replacement struct {
 	session wire.SessionID
 	rs      restorer
-	ended   bool                // the last block has arrived
-	derived bool                // links, ephemerals and quotas have been derived from the nodes
-	checked bool                // RestoreCommit may come
-	d       derivation          // of the nodes
-	acls    int                 // the number of rs.acls that are checked
-	paths   map[string]struct{} // parents of the ephemeral nodes that were left out
-	parents []slot              // the nodes of the paths that have been found
-	missing string              // the first of paths, in order, that does not exist
+	ended   bool              // the last block has arrived
+	checked bool              // RestoreCommit may come
+	acls    int               // the number of rs.acls that are checked
+	parents map[slot]struct{} // of the ephemeral nodes that were left out
 }
 
 // The steps of a restore.
@@ -44,7 +40,7 @@ const (
 	RestoreCommit = 4
 )
 
-// restoreCheckRows is the number of nodes, or twice the number of other rows, of a RestoreCheck.
+// restoreCheckRows is the number of ACLs of a RestoreCheck.
 const restoreCheckRows = 4096
 
 // maxRestoredZxid bounds the zxid of a restored snapshot: later zxids of the state follow it.
@@ -97,10 +93,9 @@ func (t *tx) restoreStep(c *Command, b *RestoreStep, r *Result) {
 }
 
 func newReplacement(session wire.SessionID, header []byte) (*replacement, error) {
-	p := &replacement{session: session, paths: map[string]struct{}{}}
+	p := &replacement{session: session, parents: map[slot]struct{}{}}
 	p.rs = restorer{r: blockReader{r: bytes.NewReader(header)}, st: empty()}
-	p.rs.skip = func(n *node) { p.paths[parentOf(n.path)] = struct{}{} }
-	p.d.st = p.rs.st
+	p.rs.skip = func(parent slot) { p.parents[parent] = struct{}{} }
 	if err := p.rs.r.header(); err != nil {
 		return nil, err
 	}
@@ -127,14 +122,10 @@ func (p *replacement) block(b []byte) error {
 }
 
 // check does the next part of the checks that follow the last block.
-func (p *replacement) check() (err error) {
+func (p *replacement) check() error {
 	switch {
 	case !p.ended:
 		return fmt.Errorf("%w: it ends too early", ErrDamaged)
-	case !p.derived:
-		if p.derived, err = p.d.step(restoreCheckRows); err != nil {
-			return fmt.Errorf("%w: %w", ErrDamaged, err)
-		}
 	case p.acls < len(p.rs.acls):
 		// Those that only nodes have that were left out.
 		some := p.rs.acls[p.acls:min(len(p.rs.acls), p.acls+restoreCheckRows)]
@@ -145,23 +136,6 @@ func (p *replacement) check() (err error) {
 			}
 		}
 		p.acls += len(some)
-	case len(p.paths) > 0:
-		n := restoreCheckRows
-		// The order differs between members, so none may fail before all paths have been
-		// looked up.
-		for path := range p.paths {
-			if i, ok := p.rs.st.tree.paths[path]; ok {
-				p.parents = append(p.parents, i)
-			} else if p.missing == "" || path < p.missing {
-				p.missing = path
-			}
-			delete(p.paths, path)
-			if n--; n == 0 {
-				break
-			}
-		}
-	case p.missing != "":
-		return fmt.Errorf("%w: node %q is missing", ErrDamaged, p.missing)
 	default:
 		p.rs.st.tree.quotas.forget()
 		p.checked = true
@@ -177,21 +151,22 @@ func (t *tx) replace(p *replacement) {
 	t.effects.zxid = max(t.effects.zxid, n.zxid+1)
 	t.effects.changed = true
 	st.clock = st.clock.replaced(&n.clock)
-	config := *st.tree.nodes.row(st.tree.paths[configPath])
+	config := st.tree.record(st.tree.slotOf(configPath))
 	generations := st.sessions.generations
 	generations.replace(&n.sessions.generations)
 	st.tree, st.sessions, st.replacement = n.tree, newRegistry(), nil
 	st.sessions.generations = generations
 
-	i := st.tree.paths[configPath]
+	i := st.tree.slotOf(configPath)
+	st.tree.replaceData(i, configPath, config.data())
 	row := st.tree.nodes.mut(i)
 	st.tree.acls.release(row.acl)
-	st.tree.replaceData(i, row, config.data)
 	row.acl = st.tree.acls.intern(config.acl.entries)
-	row.mzxid, row.mtimeMs = config.mzxid, config.mtimeMs
-	row.version, row.aversion = config.version, config.aversion
-	for _, i := range p.parents {
-		st.tree.nodes.mut(i).pzxid = t.effects.zxid
+	d := st.tree.detail(i)
+	d.mzxid, d.mtimeMs = config.mzxid, config.mtimeMs
+	d.version, d.aversion = config.version, config.aversion
+	for i := range p.parents {
+		st.tree.detail(i).pzxid = t.effects.zxid
 		if q := st.tree.quotaAt(i); q != nil {
 			st.tree.quotas.touch(q)
 		}

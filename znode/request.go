@@ -142,15 +142,15 @@ func (t *tx) create(op wire.Op, req *wire.CreateRequest, ttl int64, path *string
 	}
 	full := req.Path
 	if req.Mode.Sequential() {
-		full = fmt.Sprintf("%s%0*d", full, sequenceDigits, p.creates)
+		full = fmt.Sprintf("%s%0*d", full, sequenceDigits, tree.details(p).creates)
 	}
 	if !ValidPath(full) {
 		return wire.CodeBadArguments
 	}
-	if _, ok := tree.paths[full]; ok {
+	if _, ok := tree.find(full); ok {
 		return wire.CodeNodeExists
 	}
-	if p.kind == kindEphemeral {
+	if tree.kind(p) == kindEphemeral {
 		return wire.CodeNoChildrenForEphemerals
 	}
 	if t.flags&EnforceQuota != 0 {
@@ -158,11 +158,12 @@ func (t *tx) create(op wire.Op, req *wire.CreateRequest, ttl int64, path *string
 			return code
 		}
 	}
-	n := node{
-		path: full, data: keep(req.Data), acl: tree.acls.intern(acl),
-		czxid: t.effects.zxid, mzxid: t.effects.zxid, pzxid: t.effects.zxid,
-		ctimeMs: t.state.timeMs, mtimeMs: t.state.timeMs, kind: kind,
+	dir, name := splitPath(full)
+	n := record{
+		dir: dir, body: newBody(name, req.Data), acl: tree.acls.intern(acl),
+		czxid: t.effects.zxid, ctimeMs: t.state.timeMs, details: plain(t.effects.zxid, t.state.timeMs),
 	}
+	n.kind = kind
 	if n.mayPerish() {
 		n.usedMs = t.state.clock.nowMs()
 	}
@@ -172,7 +173,7 @@ func (t *tx) create(op wire.Op, req *wire.CreateRequest, ttl int64, path *string
 	case kindTTL:
 		n.owner = ttl
 	}
-	*path, *stat = full, tree.stat(t.effects.createNode(n, parent))
+	*path, *stat = full, tree.stat(t.effects.createNode(&n, full, parent))
 	return wire.CodeOK
 }
 
@@ -190,13 +191,14 @@ func (t *tx) delete(req *wire.DeleteRequest) wire.Code {
 	if !ok {
 		return wire.CodeNoNode
 	}
-	if req.Version != anyVersion && req.Version != tree.nodes.row(i).version {
+	n := tree.nodes.row(i)
+	if req.Version != anyVersion && req.Version != tree.details(n).version {
 		return wire.CodeBadVersion
 	}
-	if tree.link(i).children > 0 {
+	if tree.childCount(n) > 0 {
 		return wire.CodeNotEmpty
 	}
-	t.effects.deleteNode(i)
+	t.effects.deleteNode(i, req.Path)
 	return wire.CodeOK
 }
 
@@ -211,21 +213,21 @@ func (t *tx) setData(req *wire.SetDataRequest, stat *wire.Stat) wire.Code {
 		return code
 	}
 	if t.flags&EnforceQuota != 0 {
-		if code := tree.checkQuota(tree.quotaAt(i), 0, int64(len(req.Data)-len(n.data))); code != wire.CodeOK {
+		if code := tree.checkQuota(tree.quotaAt(i), 0, int64(len(req.Data)-len(n.data()))); code != wire.CodeOK {
 			return code
 		}
 	}
-	if req.Version != anyVersion && req.Version != n.version {
+	if req.Version != anyVersion && req.Version != tree.details(n).version {
 		return wire.CodeBadVersion
 	}
-	n = t.effects.edit(i)
-	n.version++ // wraps, as in ZooKeeper
-	n.mzxid, n.mtimeMs = t.effects.zxid, t.state.timeMs
-	if n.mayPerish() {
-		n.usedMs = t.state.clock.nowMs()
+	d := t.effects.edit(i, req.Path)
+	d.version++ // wraps, as in ZooKeeper
+	d.mzxid, d.mtimeMs = t.effects.zxid, t.state.timeMs
+	if d.mayPerish() {
+		d.usedMs = t.state.clock.nowMs()
 	}
-	tree.replaceData(i, n, keep(req.Data))
-	t.effects.event(wire.EventNodeDataChanged, n, tree.link(i).parent)
+	tree.replaceData(i, req.Path, req.Data)
+	t.effects.event(wire.EventNodeDataChanged, i, req.Path)
 	*stat = tree.stat(i)
 	return wire.CodeOK
 }
@@ -244,11 +246,11 @@ func (t *tx) setACL(req *wire.SetACLRequest, stat *wire.Stat) wire.Code {
 	if code != wire.CodeOK {
 		return code
 	}
-	if req.Version != anyVersion && req.Version != n.aversion {
+	if req.Version != anyVersion && req.Version != tree.details(n).aversion {
 		return wire.CodeBadVersion
 	}
-	n = t.effects.edit(i)
-	n.aversion++
+	t.effects.edit(i, req.Path).aversion++
+	n = tree.nodes.mut(i)
 	old := n.acl
 	n.acl = tree.acls.intern(acl)
 	tree.acls.release(old)
@@ -265,7 +267,7 @@ func (t *tx) check(req *wire.CheckVersionRequest) wire.Code {
 	if code != wire.CodeOK {
 		return code
 	}
-	if req.Version != anyVersion && req.Version != n.version {
+	if req.Version != anyVersion && req.Version != t.state.tree.details(n).version {
 		return wire.CodeBadVersion
 	}
 	return wire.CodeOK
@@ -300,12 +302,4 @@ func (t *tx) allowed(n *node, want wire.Perm) bool {
 		t.granted[n.acl] = perms
 	}
 	return perms&want != 0
-}
-
-// keep returns a copy of data that came with a command: the command's memory is not the state's.
-func keep(data []byte) []byte {
-	if data == nil {
-		return nil
-	}
-	return append(make([]byte, 0, len(data)), data...)
 }

@@ -367,9 +367,10 @@ func (w *EphemeralWalk) Step(s *Store, n int, visit func(Ephemeral)) (done, lost
 		i := w.nodes[0]
 		w.nodes = w.nodes[1:]
 		// The node may have been deleted since, and another one be in its place.
-		if node := s.state.tree.nodes.row(i); node.kind == kindEphemeral {
-			visit(Ephemeral{Path: node.path, Owner: wire.SessionID(node.owner), Czxid: node.czxid,
-				CtimeMs: node.ctimeMs, Data: node.data, Access: (*Access)(node.acl)})
+		t := s.state.tree
+		if node := t.nodes.row(i); node.acl != nil && t.kind(node) == kindEphemeral {
+			visit(Ephemeral{Path: t.path(i), Owner: wire.SessionID(t.details(node).owner), Czxid: node.czxid,
+				CtimeMs: node.ctimeMs, Data: node.share(), Access: (*Access)(node.acl)})
 		}
 	}
 	return false, false
@@ -387,23 +388,26 @@ func (st *state) ephemerals(id wire.SessionID) []string {
 	nodes := st.sessions.belongingsOf(i).nodes
 	paths := make([]string, 0, len(nodes))
 	for _, n := range nodes {
-		paths = append(paths, st.tree.nodes.row(n).path)
+		paths = append(paths, st.tree.path(n))
 	}
 	slices.Sort(paths)
 	return paths
 }
 
-// own makes the node at i, if it is ephemeral, a belonging of its session.
-func (st *state) own(i slot) {
-	if n := st.tree.nodes.row(i); n.kind == kindEphemeral {
-		st.tree.link(i).owned = st.sessions.own(wire.SessionID(n.owner), i, len(n.path))
+// own makes the node at i, if it is ephemeral, a belonging of its session. Its path has pathBytes
+// bytes.
+func (st *state) own(i slot, pathBytes int) {
+	if n := st.tree.nodes.row(i); st.tree.kind(n) == kindEphemeral {
+		owner := wire.SessionID(st.tree.details(n).owner)
+		st.tree.family(n).owned = st.sessions.own(owner, i, pathBytes)
 	}
 }
 
 // disown is the reverse of own.
-func (st *state) disown(i slot) {
-	if n := st.tree.nodes.row(i); n.kind == kindEphemeral {
-		at := st.tree.link(i).owned
-		st.tree.link(st.sessions.disown(wire.SessionID(n.owner), at, len(n.path))).owned = at
+func (st *state) disown(i slot, pathBytes int) {
+	if n := st.tree.nodes.row(i); st.tree.kind(n) == kindEphemeral {
+		at := st.tree.family(n).owned
+		moved := st.sessions.disown(wire.SessionID(st.tree.details(n).owner), at, pathBytes)
+		st.tree.family(st.tree.nodes.row(moved)).owned = at
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
-	"math"
 	"sync/atomic"
 
 	"lockkeeper/wire"
@@ -49,7 +48,7 @@ import (
 //	            u64 id | uvarint generation | uvarint lastSeq | varint timeoutMs |
 //	            bytes addr | bytes password |
 //	            uvarint n, n x (bytes scheme | bytes id), the identities
-//	nodes     any number of, in any order:
+//	nodes     any number of, each after its parent:
 //	            u8 kind | bytes path | uvarint 0 for null data, else 1 + length, and the data |
 //	            uvarint number of the ACL, and if that is the next new number, the ACL |
 //	            varint czxid, mzxid - czxid, pzxid - czxid | varint ctime, mtime - ctime |
@@ -91,14 +90,14 @@ type Snapshot struct {
 	ended        uint64 // generations.ended
 	cluster      ClusterID
 	membership   membership
-	nodes        []*[pageRows]node
+	nodes        nodeRows
 	nodeCount    int
 	sessions     []*[pageRows]session
 	sessionCount int
 	released     atomic.Bool
 }
 
-// Snapshot returns the state as it is now. It takes time for one pointer per 16 nodes. The caller
+// Snapshot returns the state as it is now. It takes time for one pointer per 36 nodes. The caller
 // writes it, also while Apply runs, and has to release it.
 func (s *Store) Snapshot() *Snapshot {
 	s.snapshots.Add(1)
@@ -106,7 +105,7 @@ func (s *Store) Snapshot() *Snapshot {
 	return &Snapshot{
 		store: s, zxid: st.zxid, timeMs: st.timeMs, clock: st.clock, ended: st.sessions.generations.ended,
 		cluster: st.cluster, membership: st.membership,
-		nodes: st.tree.nodes.freeze(), nodeCount: st.tree.nodes.len(),
+		nodes: nodeRows{st.tree.nodes.freeze(), st.tree.more.freeze()}, nodeCount: st.tree.nodes.len(),
 		sessions: st.sessions.rows.freeze(), sessionCount: st.sessions.rows.len(),
 	}
 }
@@ -119,9 +118,12 @@ func (sn *Snapshot) Zxid() wire.Zxid { return sn.zxid }
 func (sn *Snapshot) Release() {
 	if sn.released.CompareAndSwap(false, true) {
 		sn.store.snapshots.Add(-1)
-		sn.nodes, sn.sessions = nil, nil
+		sn.nodes, sn.sessions = nodeRows{}, nil
 	}
 }
+
+// errInvalidPath says that no node can have the path of one.
+var errInvalidPath = errors.New("invalid path")
 
 // errReleased is a program error: the state is gone.
 var errReleased = errors.New("it has been released")
@@ -155,13 +157,9 @@ func (sn *Snapshot) WriteTo(w io.Writer) (int64, error) {
 	}
 	bw.begin(blockNodes)
 	acls := map[*aclList]uint64{}
-	for _, p := range sn.nodes {
-		for i := range p {
-			if p[i].kind != kindFree {
-				bw.b = appendNode(bw.b, &p[i], acls)
-				bw.split()
-			}
-		}
+	for r := range sn.nodes.parentsFirst() {
+		bw.b = appendNode(bw.b, r, acls)
+		bw.split()
 	}
 	bw.begin(blockEnd)
 	bw.end()
@@ -194,14 +192,16 @@ func appendSession(b []byte, s *session) []byte {
 }
 
 // appendNode encodes n; acls gives the numbers of the ACLs that have been written.
-func appendNode(b []byte, n *node, acls map[*aclList]uint64) []byte {
+func appendNode(b []byte, n *record, acls map[*aclList]uint64) []byte {
 	b = append(b, byte(n.kind))
-	b = appendString(b, n.path)
-	if n.data == nil {
+	name, data := n.parts()
+	b = binary.AppendUvarint(b, uint64(len(n.dir)+len(name)))
+	b = append(append(b, n.dir...), name...)
+	if data == nil {
 		b = append(b, 0)
 	} else {
-		b = binary.AppendUvarint(b, 1+uint64(len(n.data)))
-		b = append(b, n.data...)
+		b = binary.AppendUvarint(b, 1+uint64(len(data)))
+		b = append(b, data...)
 	}
 	number, known := acls[n.acl]
 	if !known {
@@ -304,13 +304,11 @@ func Restore(r io.Reader) (*Store, error) {
 	if err := rs.read(); err != nil {
 		return nil, fmt.Errorf("znode: restore: %w", err)
 	}
-	if err := st.derive(); err != nil {
-		return nil, fmt.Errorf("znode: restore: %w: %w", ErrDamaged, err)
-	}
+	st.tree.quotas.forget()
 	return newStore(st), nil
 }
 
-// restorer fills the rows of a state from blocks.
+// restorer fills a state from blocks.
 type restorer struct {
 	r    blockReader
 	st   *state
@@ -320,9 +318,10 @@ type restorer struct {
 	// The numbers of nodes and sessions that have been read, and that the head announces.
 	nodes, sessions       uint64
 	nodesDue, sessionsDue uint64
-	// skip is called with each ephemeral node, which is left out, and so are all sessions; nil:
-	// all are taken.
-	skip func(*node)
+	// skip is called with the parent of each ephemeral node, which is left out, and so are all
+	// sessions; nil: all are taken.
+	skip func(parent slot)
+	dir  string // of the newest node: the next one is likely to be its sibling
 }
 
 func (rs *restorer) read() error {
@@ -365,6 +364,9 @@ func (rs *restorer) block(kind blockKind, payload []byte) (done bool, err error)
 		if len(payload) != 0 || rs.nodes != rs.nodesDue || rs.sessions != rs.sessionsDue {
 			return false, fmt.Errorf("%w: %d nodes of %d, %d sessions of %d", ErrDamaged,
 				rs.nodes, rs.nodesDue, rs.sessions, rs.sessionsDue)
+		}
+		if err := rs.st.tree.checkBuiltIn(); err != nil {
+			return false, fmt.Errorf("%w: %w", ErrDamaged, err)
 		}
 		return true, nil
 	}
@@ -433,10 +435,15 @@ func (rs *restorer) session(d *decoder) {
 }
 
 func (rs *restorer) node(d *decoder) {
-	n := node{kind: nodeKind(d.u8()), path: d.string()}
+	var n record
+	n.kind = nodeKind(d.u8())
+	var name string
+	var data []byte
+	n.dir, name = rs.path(d)
 	if size := d.uvarint(); size > 0 {
-		n.data = keep(d.take(size - 1))
+		data = d.take(size - 1)
 	}
+	n.body = newBody(name, data)
 	n.acl = rs.acl(d)
 	n.czxid = wire.Zxid(d.varint())
 	n.mzxid = n.czxid + wire.Zxid(d.varint())
@@ -452,16 +459,66 @@ func (rs *restorer) node(d *decoder) {
 		return
 	}
 	rs.nodes++
+	if err := rs.add(&n, n.path()); err != nil {
+		d.fail(err.Error())
+	}
+}
+
+// path reads the path of a node, as its dir and its name.
+func (rs *restorer) path(d *decoder) (dir, name string) {
+	path := d.take(d.uvarint())
+	end := bytes.LastIndexByte(path, '/') + 1
+	if string(path[:end]) != rs.dir {
+		rs.dir = string(path[:end])
+	}
+	return rs.dir, string(path[end:])
+}
+
+// add adds a node that has been read.
+func (rs *restorer) add(n *record, path string) error {
 	if rs.skip != nil && n.kind == kindEphemeral {
-		rs.skip(&n)
-		return
+		if !ValidPath(path) {
+			return errInvalidPath
+		}
+		parent, err := rs.st.parentOf(path)
+		if err == nil {
+			rs.skip(parent)
+		}
+		return err
 	}
 	n.acl.refs++
-	if _, ok := rs.st.tree.paths[n.path]; ok {
-		d.fail(fmt.Sprintf("two nodes %q", n.path))
-		return
+	return rs.st.add(n, path)
+}
+
+// add adds a node that comes from elsewhere, with that path, after its parent. It holds a reference
+// to its ACL. The error says why the node cannot be.
+func (st *state) add(n *record, path string) error {
+	if err := st.checkNode(n, path); err != nil {
+		return fmt.Errorf("node %q: %w", path, err)
 	}
-	rs.st.tree.place(n)
+	if _, ok := st.tree.find(path); ok {
+		return fmt.Errorf("there are two nodes %q", path)
+	}
+	parent, err := st.parentOf(path)
+	if err == nil {
+		st.own(st.tree.insert(n, parent), len(path))
+	}
+	return err
+}
+
+// parentOf returns the parent for a node with that path, which is to be added; noSlot for the root.
+func (st *state) parentOf(path string) (slot, error) {
+	if path == rootPath {
+		return noSlot, nil
+	}
+	parent, ok := st.tree.find(parentOf(path))
+	if !ok {
+		return noSlot, fmt.Errorf("node %q has no parent", path)
+	}
+	if st.tree.kind(st.tree.nodes.row(parent)) == kindEphemeral {
+		return noSlot, fmt.Errorf("the parent of node %q is ephemeral", path)
+	}
+	return parent, nil
 }
 
 // acl reads the number of an ACL, and the ACL if it is new. Never nil unless d has failed.
@@ -491,72 +548,6 @@ func (rs *restorer) acl(d *decoder) *aclList {
 	}
 	rs.acls = append(rs.acls, list)
 	return list
-}
-
-// derive makes all that follows from the rows: links, ephemerals of sessions, quotas.
-func (st *state) derive() error {
-	d := derivation{st: st}
-	for {
-		if done, err := d.step(math.MaxInt); done || err != nil {
-			st.tree.quotas.forget()
-			return err
-		}
-	}
-}
-
-// derivation does it in steps.
-type derivation struct {
-	st     *state
-	begun  bool
-	next   slot     // the next node to link
-	limits []string // the paths with quotas that are not active yet
-}
-
-// step does the work for n nodes at the most, and reports whether it was the last. Quotas are
-// active and dirty then.
-func (d *derivation) step(n int) (done bool, err error) {
-	t := d.st.tree
-	if !d.begun {
-		d.begun = true
-		if err := t.checkBuiltIn(); err != nil {
-			return false, err
-		}
-	}
-	for ; n > 0 && d.next < t.nodes.used; n-- {
-		if err := d.link(d.next); err != nil {
-			return false, err
-		}
-		d.next++
-	}
-	for ; n > 0 && len(d.limits) > 0; n-- {
-		t.startQuota(d.limits[0])
-		d.limits = d.limits[1:]
-	}
-	return d.next == t.nodes.used && len(d.limits) == 0, nil
-}
-
-func (d *derivation) link(i slot) error {
-	t := d.st.tree
-	n := t.nodes.row(i)
-	if err := d.st.checkNode(n); err != nil {
-		return fmt.Errorf("node %q: %w", n.path, err)
-	}
-	if n.path == rootPath {
-		return nil
-	}
-	parent, ok := t.paths[parentOf(n.path)]
-	if !ok {
-		return fmt.Errorf("node %q has no parent", n.path)
-	}
-	t.attach(i, parent)
-	d.st.own(i)
-	if err := t.checkParent(parent); err != nil {
-		return fmt.Errorf("node %q: %w", parentOf(n.path), err)
-	}
-	if of, ok := limitsOf(n.path); ok {
-		d.limits = append(d.limits, of)
-	}
-	return nil
 }
 
 // blockReader reads the blocks of a blockWriter.

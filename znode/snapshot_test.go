@@ -125,18 +125,24 @@ func TestRestoreContradictions(t *testing.T) {
 		b = appendMembership(binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(b, nodes), sessions), &membership{})
 		return append(b, make([]byte, 32)...)
 	}
-	builtIns := []node{
-		{path: "/", acl: list, kind: kindPersistent}, {path: "/zookeeper", acl: list, kind: kindPersistent},
-		{path: "/zookeeper/quota", acl: list, kind: kindPersistent}, {path: "/zookeeper/config", acl: list, kind: kindPersistent},
+	owned := func(path string, kind nodeKind, owner int64) record {
+		r := record{acl: list, details: details{kind: kind, owner: owner}}
+		dir, name := splitPath(path)
+		r.dir, r.body = dir, newBody(name, nil)
+		return r
 	}
-	encode := func(nodes ...node) (b []byte) {
+	var builtIns []record
+	for _, path := range builtInPaths {
+		builtIns = append(builtIns, owned(path, kindPersistent, 0))
+	}
+	encode := func(nodes ...record) (b []byte) {
 		known := map[*aclList]uint64{}
 		for i := range nodes {
 			b = appendNode(b, &nodes[i], known)
 		}
 		return b
 	}
-	with := func(extra ...node) []byte { return encode(append(builtIns[:4:4], extra...)...) }
+	with := func(extra ...record) []byte { return encode(append(builtIns[:4:4], extra...)...) }
 	sess := func(id wire.SessionID, generation uint64) []byte {
 		return appendSession(nil, &session{id: id, generation: generation})
 	}
@@ -147,11 +153,8 @@ func TestRestoreContradictions(t *testing.T) {
 	usual := func(nodes, sessions uint64, sessionPart, nodePart []byte) parts {
 		return parts{[]blockKind{blockHead, blockSessions, blockNodes, blockEnd}, [][]byte{head(nodes, sessions), sessionPart, nodePart, nil}}
 	}
-	owned := func(path string, kind nodeKind, owner int64) node {
-		return node{path: path, acl: list, kind: kind, owner: owner}
-	}
 	// What stands at the front must be good, or the rest shows nothing.
-	rootWithChild := append([]node{{path: "/", acl: list, kind: kindPersistent}}, builtIns[1:]...)
+	rootWithChild := append([]record{owned("/", kindPersistent, 0)}, builtIns[1:]...)
 	rootWithChild[0].creates = 1
 	good := usual(5, 1, sess(7, 1), encode(append(rootWithChild, owned("/e", kindEphemeral, 7))...))
 	if _, err := Restore(bytes.NewReader(assemble(good.kinds, good.payloads))); err != nil {
@@ -169,19 +172,20 @@ func TestRestoreContradictions(t *testing.T) {
 		"generation 0":            usual(4, 1, sess(7, 0), with()),
 		"half a session":          usual(4, 1, sess(7, 1)[:9], with()),
 		"half a node":             usual(5, 0, nil, with(owned("/x", kindPersistent, 0))[:len(with())+5]),
+		"child before its parent": usual(6, 0, nil, with(owned("/x/y", kindPersistent, 0), owned("/x", kindPersistent, 0))),
 		"no parent":               usual(5, 0, nil, with(owned("/x/y", kindPersistent, 0))),
 		"parent has no creates":   usual(5, 0, nil, with(owned("/zookeeper/x", kindPersistent, 0), owned("/zookeeper/x/y", kindPersistent, 0))),
 		"bad path":                usual(5, 0, nil, with(owned("/zookeeper/..", kindPersistent, 0))),
 		"empty path":              usual(5, 0, nil, with(owned("", kindPersistent, 0))),
-		"kind 0":                  usual(5, 0, nil, with(owned("/x", kindFree, 0))),
+		"kind 0":                  usual(5, 0, nil, with(owned("/x", 0, 0))),
 		"kind 5":                  usual(5, 0, nil, with(owned("/x", kindTTL+1, 0))),
 		"owned and persistent":    usual(5, 0, nil, with(owned("/x", kindPersistent, 7))),
 		"TTL 0":                   usual(5, 0, nil, with(owned("/x", kindTTL, 0))),
 		"ephemeral of nobody":     usual(5, 0, nil, with(owned("/x", kindEphemeral, 7))),
 		"child of an ephemeral":   usual(6, 1, sess(7, 1), with(owned("/x", kindEphemeral, 7), owned("/x/y", kindPersistent, 0))),
-		"from the future":         usual(5, 0, nil, with(node{path: "/x", acl: list, kind: kindPersistent, czxid: 1, mzxid: 1, pzxid: 1})),
-		"empty ACL":               usual(5, 0, nil, with(node{path: "/x", acl: &aclList{}, kind: kindPersistent})),
-		"ACL twice":               usual(5, 0, nil, with(node{path: "/x", acl: &aclList{entries: wire.OpenACL}, kind: kindPersistent})),
+		"from the future":         usual(5, 0, nil, with(record{dir: "/", body: newBody("x", nil), acl: list, czxid: 1, details: plain(1, 0)})),
+		"empty ACL":               usual(5, 0, nil, with(record{dir: "/", body: newBody("x", nil), acl: &aclList{}, details: plain(0, 0)})),
+		"ACL twice":               usual(5, 0, nil, with(record{dir: "/", body: newBody("x", nil), acl: &aclList{entries: wire.OpenACL}, details: plain(0, 0)})),
 		"long head":               {[]blockKind{blockHead, blockNodes, blockEnd}, [][]byte{append(head(4, 0), 0), with(), nil}},
 		"no head":                 {[]blockKind{blockNodes, blockEnd}, [][]byte{with(), nil}},
 		"two heads":               {[]blockKind{blockHead, blockHead, blockNodes, blockEnd}, [][]byte{head(4, 0), head(4, 0), with(), nil}},

@@ -49,12 +49,14 @@ func newStore(st *state) *Store {
 func New() *Store {
 	st := empty()
 	add := func(path string, acl []wire.ACL, aversion int32) {
-		t := st.tree
-		i := t.place(node{path: path, data: []byte{}, acl: t.acls.intern(acl), aversion: aversion,
-			kind: kindPersistent})
+		dir, name := splitPath(path)
+		r := record{dir: dir, body: newBody(name, []byte{}), acl: st.tree.acls.intern(acl), details: plain(0, 0)}
+		r.aversion = aversion
+		parent := noSlot
 		if path != rootPath {
-			t.attach(i, t.paths[parentOf(path)])
+			parent = st.tree.slotOf(parentOf(path))
 		}
+		st.tree.insert(&r, parent)
 	}
 	add(rootPath, wire.OpenACL, 0)
 	add(zookeeperPath, wire.OpenACL, 0)
@@ -76,6 +78,7 @@ func empty() *state { return &state{tree: newTree(), sessions: newRegistry()} }
 func (s *Store) Apply(term uint64, e *Entry, each func(*Command, *Result)) {
 	if s.snapshots.Load() == 0 {
 		s.state.tree.nodes.thaw()
+		s.state.tree.more.thaw()
 		s.state.sessions.rows.thaw()
 	}
 	s.state.timeMs = e.TimeMs
@@ -135,11 +138,11 @@ type Counts struct {
 // Counts returns the totals.
 func (s *Store) Counts() Counts {
 	t := s.state.tree
-	root := t.nodes.row(t.paths[rootPath])
+	root := t.nodes.row(t.slotOf(rootPath))
 	return Counts{
 		Nodes:         t.nodes.len() + 1,
 		Ephemerals:    s.state.sessions.ephemerals,
-		DataSizeBytes: t.sizeBytes + int64(len(root.data)),
+		DataSizeBytes: t.sizeBytes + int64(len(root.data())),
 		Sessions:      s.state.sessions.rows.len(),
 	}
 }

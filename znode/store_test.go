@@ -19,7 +19,7 @@ func TestSequenceEnd(t *testing.T) {
 	d.must(1, wire.OpCreate, create("/q", "", 0))
 	for _, s := range []*Store{d.s, d.twin} {
 		i, _ := s.state.tree.find("/q")
-		s.state.tree.nodes.mut(i).creates = math.MaxInt32 - 1
+		s.state.tree.detail(i).creates = math.MaxInt32 - 1
 	}
 	for _, want := range []string{"/q/n2147483646", "/q/n2147483647"} {
 		if r := d.must(1, wire.OpCreate, create("/q/n", "", wire.ModePersistentSequential)); r.Path != want {
@@ -47,7 +47,7 @@ func TestVersionWraps(t *testing.T) {
 	set := func(version int32) {
 		for _, s := range []*Store{d.s, d.twin} {
 			i, _ := s.state.tree.find("/v")
-			s.state.tree.nodes.mut(i).version = version
+			s.state.tree.detail(i).version = version
 		}
 	}
 	write := func(version int32) Result {

@@ -106,7 +106,7 @@ func (t *tx) closeSession(i slot, r *Result) {
 	st := t.state
 	id := st.sessions.rows.row(i).id
 	for _, path := range st.ephemerals(id) {
-		t.effects.deleteNode(st.tree.paths[path])
+		t.effects.deleteNode(st.tree.slotOf(path), path)
 	}
 	if st.replacement != nil && st.replacement.session == id {
 		st.replacement = nil
@@ -119,14 +119,14 @@ func (t *tx) closeSession(i slot, r *Result) {
 // reap deletes a node if it still has to go.
 func (t *tx) reap(b *Reap, r *Result) {
 	tree := t.state.tree
-	i, ok := tree.paths[b.Path]
+	i, ok := tree.find(b.Path)
 	switch {
-	case !ok:
+	case !ok || b.Path == "":
 		r.Code = wire.CodeNoNode
 	case !tree.perished(i, t.state.clock.nowMs(), b.NeverUsedMs):
 		r.Code = wire.CodeNotEmpty
 	default:
-		t.effects.deleteNode(i)
+		t.effects.deleteNode(i, b.Path)
 	}
 }
 

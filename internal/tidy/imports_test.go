@@ -194,7 +194,7 @@ const standard = `
 	wire:   bufio encoding/binary errors fmt io strconv strings unicode/utf8
 	locknode: bytes cmp encoding/json fmt math slices strconv strings time
 	quorum/model: fmt math math/bits slices strings
-	znode:  crypto/subtle encoding/binary encoding/hex errors fmt hash/crc32 io iter math net/netip slices sort
+	znode:  crypto/subtle encoding/binary encoding/hex errors fmt hash/crc32 hash/maphash io iter math net/netip slices sort
 	        strconv strings sync/atomic unicode/utf8 bytes
 `
 
