@@ -132,8 +132,8 @@ func checkFlags(args []string, flags map[string]bool, another bool) error {
 }
 
 // goFlags are the flags of go test, and whether they have a value.
-var goFlags = map[string]bool{"v": false, "race": false, "run": true, "bench": true, "fuzz": true, "fuzztime": true, "timeout": true,
-	"count": true, "o": true, "m": false, "overlay": false, "trimpath": false, "require": true, "replace": true}
+var goFlags = map[string]bool{"v": false, "race": false, "run": true, "bench": true, "benchtime": true, "fuzz": true, "fuzztime": true,
+	"timeout": true, "count": true, "o": true, "m": false, "overlay": false, "trimpath": false, "require": true, "replace": true}
 
 var goTestFunc = regexp.MustCompile(`(?m)^func ((?:Test|Benchmark|Fuzz)\w*)\(`)
 
