@@ -95,7 +95,7 @@ func (st *state) takeOver(nodes iter.Seq[Node]) error {
 // recordOf returns the record of a node.
 func (st *state) recordOf(n Node) record {
 	r := record{
-		acl: st.tree.acls.intern(n.ACL), czxid: n.Czxid, ctimeMs: n.CtimeMs,
+		node: node{acl: st.tree.acls.intern(n.ACL), czxid: n.Czxid, ctimeMs: n.CtimeMs},
 		details: details{mzxid: n.Mzxid, pzxid: n.Pzxid, mtimeMs: n.MtimeMs, version: n.Version, creates: n.Creates,
 			aversion: n.Aversion, kind: kindPersistent},
 	}

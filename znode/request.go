@@ -160,8 +160,10 @@ func (t *tx) create(op wire.Op, req *wire.CreateRequest, ttl int64, path *string
 	}
 	dir, name := splitPath(full)
 	n := record{
-		dir: dir, body: newBody(name, req.Data), acl: tree.acls.intern(acl),
-		czxid: t.effects.zxid, ctimeMs: t.state.timeMs, details: plain(t.effects.zxid, t.state.timeMs),
+		dir: dir,
+		node: node{body: newBody(name, req.Data), acl: tree.acls.intern(acl),
+			czxid: t.effects.zxid, ctimeMs: t.state.timeMs},
+		details: plain(t.effects.zxid, t.state.timeMs),
 	}
 	n.kind = kind
 	if n.mayPerish() {

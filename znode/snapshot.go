@@ -157,8 +157,9 @@ func (sn *Snapshot) WriteTo(w io.Writer) (int64, error) {
 	}
 	bw.begin(blockNodes)
 	acls := map[*aclList]uint64{}
-	for r := range sn.nodes.parentsFirst() {
-		bw.b = appendNode(bw.b, r, acls)
+	var room details
+	for dir, n := range sn.nodes.parentsFirst() {
+		bw.b = appendNode(bw.b, dir, n, sn.nodes.details(n, &room), acls)
 		bw.split()
 	}
 	bw.begin(blockEnd)
@@ -191,12 +192,13 @@ func appendSession(b []byte, s *session) []byte {
 	return appendIdentities(appendString(b, s.password), s.identities)
 }
 
-// appendNode encodes n; acls gives the numbers of the ACLs that have been written.
-func appendNode(b []byte, n *record, acls map[*aclList]uint64) []byte {
-	b = append(b, byte(n.kind))
+// appendNode encodes n with its dir (record) and its details; acls gives the numbers of the ACLs that
+// have been written.
+func appendNode(b []byte, dir string, n *node, d *details, acls map[*aclList]uint64) []byte {
+	b = append(b, byte(d.kind))
 	name, data := n.parts()
-	b = binary.AppendUvarint(b, uint64(len(n.dir)+len(name)))
-	b = append(append(b, n.dir...), name...)
+	b = binary.AppendUvarint(b, uint64(len(dir)+len(name)))
+	b = append(append(b, dir...), name...)
 	if data == nil {
 		b = append(b, 0)
 	} else {
@@ -213,16 +215,16 @@ func appendNode(b []byte, n *record, acls map[*aclList]uint64) []byte {
 		b = appendACL(b, n.acl.entries)
 	}
 	b = binary.AppendVarint(b, int64(n.czxid))
-	b = binary.AppendVarint(b, int64(n.mzxid-n.czxid))
-	b = binary.AppendVarint(b, int64(n.pzxid-n.czxid))
+	b = binary.AppendVarint(b, int64(d.mzxid-n.czxid))
+	b = binary.AppendVarint(b, int64(d.pzxid-n.czxid))
 	b = binary.AppendVarint(b, n.ctimeMs)
-	b = binary.AppendVarint(b, n.mtimeMs-n.ctimeMs)
-	b = binary.AppendVarint(b, int64(n.version))
-	b = binary.AppendVarint(b, int64(n.creates))
-	b = binary.AppendVarint(b, int64(n.aversion))
-	b = binary.BigEndian.AppendUint64(b, uint64(n.owner))
-	if n.mayPerish() {
-		b = binary.AppendVarint(b, n.usedMs)
+	b = binary.AppendVarint(b, d.mtimeMs-n.ctimeMs)
+	b = binary.AppendVarint(b, int64(d.version))
+	b = binary.AppendVarint(b, int64(d.creates))
+	b = binary.AppendVarint(b, int64(d.aversion))
+	b = binary.BigEndian.AppendUint64(b, uint64(d.owner))
+	if d.mayPerish() {
+		b = binary.AppendVarint(b, d.usedMs)
 	}
 	return b
 }

@@ -126,7 +126,7 @@ func TestRestoreContradictions(t *testing.T) {
 		return append(b, make([]byte, 32)...)
 	}
 	owned := func(path string, kind nodeKind, owner int64) record {
-		r := record{acl: list, details: details{kind: kind, owner: owner}}
+		r := record{node: node{acl: list}, details: details{kind: kind, owner: owner}}
 		dir, name := splitPath(path)
 		r.dir, r.body = dir, newBody(name, nil)
 		return r
@@ -138,7 +138,7 @@ func TestRestoreContradictions(t *testing.T) {
 	encode := func(nodes ...record) (b []byte) {
 		known := map[*aclList]uint64{}
 		for i := range nodes {
-			b = appendNode(b, &nodes[i], known)
+			b = appendNode(b, nodes[i].dir, &nodes[i].node, &nodes[i].details, known)
 		}
 		return b
 	}
@@ -183,9 +183,9 @@ func TestRestoreContradictions(t *testing.T) {
 		"TTL 0":                   usual(5, 0, nil, with(owned("/x", kindTTL, 0))),
 		"ephemeral of nobody":     usual(5, 0, nil, with(owned("/x", kindEphemeral, 7))),
 		"child of an ephemeral":   usual(6, 1, sess(7, 1), with(owned("/x", kindEphemeral, 7), owned("/x/y", kindPersistent, 0))),
-		"from the future":         usual(5, 0, nil, with(record{dir: "/", body: newBody("x", nil), acl: list, czxid: 1, details: plain(1, 0)})),
-		"empty ACL":               usual(5, 0, nil, with(record{dir: "/", body: newBody("x", nil), acl: &aclList{}, details: plain(0, 0)})),
-		"ACL twice":               usual(5, 0, nil, with(record{dir: "/", body: newBody("x", nil), acl: &aclList{entries: wire.OpenACL}, details: plain(0, 0)})),
+		"from the future":         usual(5, 0, nil, with(record{dir: "/", node: node{body: newBody("x", nil), acl: list, czxid: 1}, details: plain(1, 0)})),
+		"empty ACL":               usual(5, 0, nil, with(record{dir: "/", node: node{body: newBody("x", nil), acl: &aclList{}}, details: plain(0, 0)})),
+		"ACL twice":               usual(5, 0, nil, with(record{dir: "/", node: node{body: newBody("x", nil), acl: &aclList{entries: wire.OpenACL}}, details: plain(0, 0)})),
 		"long head":               {[]blockKind{blockHead, blockNodes, blockEnd}, [][]byte{append(head(4, 0), 0), with(), nil}},
 		"no head":                 {[]blockKind{blockNodes, blockEnd}, [][]byte{with(), nil}},
 		"two heads":               {[]blockKind{blockHead, blockHead, blockNodes, blockEnd}, [][]byte{head(4, 0), head(4, 0), with(), nil}},

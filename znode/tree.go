@@ -195,7 +195,12 @@ func (t *tree) childCount(n *node) int32 {
 func (t *tree) rows() nodeRows { return nodeRows{t.nodes.pages, t.more.pages} }
 
 // details returns the details of n.
-func (t *tree) details(n *node) details { return t.rows().details(n) }
+func (t *tree) details(n *node) details {
+	if n.more == noSlot {
+		return plain(n.czxid, n.ctimeMs)
+	}
+	return *t.more.row(n.more)
+}
 
 // kind returns the kind of n.
 func (t *tree) kind(n *node) nodeKind {
@@ -268,7 +273,8 @@ func (t *tree) stat(i slot) wire.Stat {
 func (t *tree) insert(r *record, parent slot) slot {
 	path := r.path()
 	i, n := t.nodes.add()
-	*n = node{r.body, r.acl, r.czxid, r.ctimeMs, parent, noSlot}
+	*n = r.node
+	n.parent, n.more = parent, noSlot
 	if len(t.rings) < len(t.nodes.pages) {
 		t.rings = append(t.rings, new([pageRows]siblings))
 	}
@@ -468,11 +474,8 @@ func (t *tree) record(i slot) record {
 
 // record is a node with all that a snapshot keeps, outside of the tree.
 type record struct {
-	dir string // the path without the name; "/" of the root
-	body
-	acl     *aclList
-	czxid   wire.Zxid
-	ctimeMs int64
+	dir  string // the path without the name; "/" of the root
+	node        // parent and more count in its tree only
 	details
 }
 
@@ -533,17 +536,18 @@ func (r nodeRows) dir(n *node) string {
 	return string(b)
 }
 
-// details returns the details of n.
-func (r nodeRows) details(n *node) details {
-	if n.more == noSlot {
-		return plain(n.czxid, n.ctimeMs)
+// details returns the details of n, which are in room if n has none of its own.
+func (r nodeRows) details(n *node, room *details) *details {
+	if n.more != noSlot {
+		return &r.more[n.more/pageRows][n.more%pageRows]
 	}
-	return r.more[n.more/pageRows][n.more%pageRows]
+	*room = plain(n.czxid, n.ctimeMs)
+	return room
 }
 
 // record returns the record of n, which has that dir.
 func (r nodeRows) record(n *node, dir string) record {
-	return record{dir, n.body, n.acl, n.czxid, n.ctimeMs, r.details(n)}
+	return record{dir, *n, *r.details(n, new(details))}
 }
 
 // maxDirBytes is the size of the dirs that a walk over all records remembers.
@@ -598,28 +602,30 @@ func (r nodeRows) all() iter.Seq2[slot, *record] {
 	}
 }
 
-// parentsFirst is all in an order in which each node comes after its parent.
-func (r nodeRows) parentsFirst() iter.Seq[*record] {
-	return func(yield func(*record) bool) {
+// parentsFirst returns an iterator over all nodes and their dirs. Each node comes after its parent.
+func (r nodeRows) parentsFirst() iter.Seq2[string, *node] {
+	return func(yield func(string, *node) bool) {
 		known := r.newDirs()
 		given := make([]bool, len(r.nodes)*pageRows)
-		var rec record
-		var above []slot // of the present node, itself first
+		var above []slot // the present node, the deepest first
 		for i := range slot(len(given)) {
 			n := r.row(i)
 			if n.acl == nil || given[i] {
 				continue
 			}
-			above = append(above[:0], i)
+			above = above[:0]
 			for at := n.parent; at != noSlot && !given[at]; at = r.row(at).parent {
 				above = append(above, at)
 			}
 			for k := len(above) - 1; k >= 0; k-- {
 				given[above[k]] = true
-				n := r.row(above[k])
-				if rec = r.record(n, known.of(n)); !yield(&rec) {
+				if n := r.row(above[k]); !yield(known.of(n), n) {
 					return
 				}
+			}
+			given[i] = true
+			if !yield(known.of(n), n) {
+				return
 			}
 		}
 	}
