@@ -192,8 +192,8 @@ func appendSession(b []byte, s *session) []byte {
 	return appendIdentities(appendString(b, s.password), s.identities)
 }
 
-// appendNode encodes n with its dir (record) and its details; acls gives the numbers of the ACLs that
-// have been written.
+// appendNode encodes n with its dir (record) and its details; acls gives the numbers of the ACLs
+// that have been written.
 func appendNode(b []byte, dir string, n *node, d *details, acls map[*aclList]uint64) []byte {
 	b = append(b, byte(d.kind))
 	name, data := n.parts()

@@ -50,7 +50,8 @@ func New() *Store {
 	st := empty()
 	add := func(path string, acl []wire.ACL, aversion int32) {
 		dir, name := splitPath(path)
-		r := record{dir: dir, node: node{body: newBody(name, []byte{}), acl: st.tree.acls.intern(acl)}, details: plain(0, 0)}
+		r := record{dir: dir, node: node{body: newBody(name, []byte{}), acl: st.tree.acls.intern(acl)},
+			details: plain(0, 0)}
 		r.aversion = aversion
 		parent := noSlot
 		if path != rootPath {
