@@ -144,8 +144,11 @@ public final class Contender {
 
     public static void main(String[] args) throws Exception {
         int timeoutMs = Integer.parseInt(args[1]);
-        CuratorFramework client =
-                CuratorFrameworkFactory.newClient(args[0], timeoutMs, timeoutMs, new RetryForever(RETRY_MS));
+        // The tracker reads the addresses of all members, so the client would go on beside a proxy
+        // that is cut.
+        CuratorFramework client = CuratorFrameworkFactory.builder().connectString(args[0])
+                .sessionTimeoutMs(timeoutMs).connectionTimeoutMs(timeoutMs)
+                .retryPolicy(new RetryForever(RETRY_MS)).ensembleTracker(false).build();
         client.start();
         client.blockUntilConnected();
         say("ready");
