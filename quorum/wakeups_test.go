@@ -19,8 +19,8 @@ func wakeUps() uint64 {
 }
 
 // A write of a client alone wakes about 50 goroutines on three members and on the simulated network
-// between them; up to 70 in some runs, so it is tried again. A change that adds hand-overs to a write
-// fails here, so it is a decision.
+// between them; up to 70 in some runs, so it is tried again. A change that adds hand-overs to a
+// write fails here, so it is a decision.
 func TestWakeUpsOfAWrite(t *testing.T) {
 	const attempts, writes, limit = 20, 2000, 60
 	for name, away := range map[string]int{"at the leader": 0, "at a follower": 1} {

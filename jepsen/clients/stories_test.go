@@ -117,8 +117,8 @@ func (s *stage) awaitQueue(queue string, n int) {
 	}))
 }
 
-// before checks that a line was said before another one. The threads of a contender that say "ended"
-// and the answer to a release do so in no order.
+// before checks that a line was said before another one. It is not for the "ended" of a release:
+// the thread that says it may be late.
 func (s *stage) before(first, second line) {
 	if first.at >= second.at {
 		s.failf("%q came %v after %q", first, first.at-second.at, second)
