@@ -123,9 +123,8 @@ func (f *lockCommand) flags(fs *flag.FlagSet, e env) {
 	f.holdFlags.flags(fs, e)
 	f.lostFlag(fs, "lock")
 	durationVar(fs, &f.timeout, "timeout", -1,
-		"`d` give up if the lock is not acquired in time; 0: do not wait for others, "+
-			"nor for a cluster of which no member listens (default: wait for ever, with a message if there is "+
-			"no cluster)")
+		"`d` give up if the lock is not acquired in time; 0: do not wait for others, and fail at once if "+
+			"no member accepts connections (default: wait for ever, with a message if there is no cluster)")
 	fs.BoolVar(&f.shared, "shared", false, "hold the lock together with others that are -shared")
 	fs.IntVar(&f.leases, "n", 0, "`leases` up to this number may hold it at a time; all have to give the same")
 	durationVar(fs, &f.delay, "delay", 0,

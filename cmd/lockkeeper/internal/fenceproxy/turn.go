@@ -16,18 +16,18 @@ var errWaits = errors.New("requests with an older token are still in flight")
 type turn struct {
 	lock string
 
-	mu      sync.Mutex
-	newest  int64 // the largest token that asked to begin
-	current int64 // the token of the requests in flight
-	flying  int
-	changed chan struct{} // closed and replaced when newest grows or flying becomes 0
+	mu       sync.Mutex
+	newest   int64 // the largest token that asked to begin
+	current  int64 // the token of the requests in flight
+	inFlight int
+	changed  chan struct{} // closed and replaced when newest grows or inFlight becomes 0
 }
 
 // newTurn returns a turn in which a request with the remembered token may be in flight for settle.
 func newTurn(lock string, remembered int64, settle time.Duration) *turn {
 	t := &turn{lock: lock, newest: remembered, current: remembered, changed: make(chan struct{})}
 	if remembered > 0 && settle > 0 {
-		t.flying = 1
+		t.inFlight = 1
 		time.AfterFunc(settle, t.end)
 	}
 	return t
@@ -42,7 +42,7 @@ func (t *turn) begin(ctx context.Context, token int64) error {
 		t.newest = token
 		t.wake()
 	}
-	for token == t.newest && t.flying > 0 && t.current != token {
+	for token == t.newest && t.inFlight > 0 && t.current != token {
 		changed := t.changed
 		t.mu.Unlock()
 		var err error
@@ -60,7 +60,7 @@ func (t *turn) begin(ctx context.Context, token int64) error {
 		return &fence.StaleError{Resource: t.lock, Token: token, Newest: t.newest}
 	}
 	t.current = token
-	t.flying++
+	t.inFlight++
 	return nil
 }
 
@@ -68,7 +68,7 @@ func (t *turn) begin(ctx context.Context, token int64) error {
 func (t *turn) end() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.flying--; t.flying == 0 {
+	if t.inFlight--; t.inFlight == 0 {
 		t.wake()
 	}
 }
