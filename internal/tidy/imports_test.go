@@ -32,6 +32,7 @@ const imports = `
 	# The protocol, explored whole: it knows nothing of the code that carries it out.
 	quorum/model:
 	quorum/model/explore:  quorum/model
+	quorum/model/trace:    quorum/peer quorum/raftnet quorum/store github.com/hashicorp/raft
 	session/sasl:
 	# What locks' nodes look like: for clients and servers.
 	locknode:
@@ -63,6 +64,7 @@ const imports = `
 	                       server/offline server/secure server/ops
 	                       server/ops/admin server/ops/audit server/ops/console server/ops/console/web server/ops/door server/ops/metrics
 	                       server/ops/words internal/loglimit internal/histogram internal/clock
+	                       quorum/model/trace golang.org/x/sys/unix
 	jepsen/simtest:
 	deploy:
 	locktest:              server wire znode internal/simnet
@@ -97,6 +99,7 @@ const imports = `
 	# The lab holds reality against the very rule that the server has: quorum.Maj.
 	jepsen/splitbrain:     jepsen jepsen/report jepsen/workload quorum github.com/go-zookeeper/zk
 	cmd/jepsen:            jepsen jepsen/workload jepsen/report jepsen/run jepsen/sim jepsen/splitbrain jepsen/attack jepsen/mutant
+	                       quorum/model/trace
 	jepsen/locklab/lock:
 	jepsen/locklab/system: internal/freeport jepsen jepsen/locklab/lock github.com/go-sql-driver/mysql github.com/jackc/pgx/v5
 	                       go.etcd.io/etcd/client/v3 go.uber.org/zap
@@ -184,7 +187,7 @@ const testImports = `
 	server:                zkdata session/sasl internal/cputime internal/simnet internal/simdisk internal/freeport internal/testcert github.com/hashicorp/raft
 	server/ops/console:    session server/zoocfg
 	cmd/lockkeeper:        wire zkdata session/sasl internal/freeport internal/testcert golang.org/x/sys/unix
-	jepsen/simtest:        internal/simnet internal/simdisk jepsen/mutant internal/clock server server/ops/admin quorum quorum/peer quorum/raftnet quorum/store znode wire
+	jepsen/simtest:        internal/simnet internal/simdisk jepsen/mutant internal/clock server server/ops/admin quorum quorum/model/trace quorum/peer quorum/raftnet quorum/store znode wire
 	                       recipes jepsen jepsen/workload github.com/go-zookeeper/zk github.com/hashicorp/raft
 `
 

@@ -34,11 +34,11 @@ type cluster struct {
 	journal *journal
 	members []*member
 	// spare is a machine that operators add to the cluster and remove again; nil: there is none.
-	spare   *member
-	torn    *rand.Rand // decides the torn writes of power cuts; used by the nemesis only
-	witness *witness
-	ledger  *ledger
-	quiet   chan struct{} // one token, of who waits until nobody else runs
+	spare     *member
+	torn      *rand.Rand // decides the torn writes of power cuts; used by the nemesis only
+	witness   *witness
+	explained *explained
+	quiet     chan struct{} // one token, of who waits until nobody else runs
 	// repaired counts the starts at which a crash had left something in the log that was to be
 	// removed.
 	repaired atomic.Int64
@@ -141,7 +141,7 @@ func clusterOn(t *recorder, net *simnet.Network, prefix string, s shape, seed ui
 		}
 		c.members = append(c.members, m)
 	}
-	c.witness, c.ledger = newWitness(c), newLedger(c)
+	c.witness, c.explained = newWitness(c), newExplained(c)
 	j.see = c.witness.logged
 	c.usualLatency()
 	return c
@@ -295,6 +295,7 @@ func (c *cluster) shutdown() {
 		m.stop()
 	}
 	c.ending.Wait()
+	c.explained.end()
 	c.net.Close() // go-zookeeper's Close waits for nothing
 }
 

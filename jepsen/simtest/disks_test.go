@@ -252,7 +252,7 @@ func (n *nemesis) setDiskBack() func() {
 		}) {
 		return func() {}
 	}
-	n.c.ledger.setBack(image)
+	n.c.explained.setBack(image)
 	n.note("the disk of m%d was set back", m.id)
 	n.c.setBack++
 	time.Sleep(5 * time.Second)

@@ -235,3 +235,36 @@ func (c *cluster) usualLatency() {
 		}
 	}
 }
+
+// wrote is called behind each write of a stable value. It has the power fail there if the nemesis
+// waits for that.
+func (m *member) wrote() {
+	if failing := m.cutAtValue.Swap(nil); failing != nil {
+		close(*failing)
+		time.Sleep(10 * time.Millisecond) // it is powerless by then
+	}
+}
+
+// cutAtValues has the power of members fail right behind the write of a stable value, while there
+// are elections.
+func (n *nemesis) cutAtValues() func() {
+	undo := func() {}
+	for range 2 + n.rng.IntN(6) {
+		m := n.any()
+		undo()
+		undo = n.isolate(n.leader())
+		for range 1 + n.rng.IntN(3) {
+			failing := make(chan struct{})
+			m.cutAtValue.Store(&failing)
+			select {
+			case <-failing:
+				n.note("the power of m%d fails behind the write of a value", m.id)
+				m.powerCut()
+				m.start()
+			case <-time.After(3 * time.Second):
+				m.cutAtValue.Store(nil)
+			}
+		}
+	}
+	return undo
+}

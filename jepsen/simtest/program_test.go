@@ -34,9 +34,10 @@ func startProgram(m *member, disk *simdisk.Disk, without ...int) (*program, erro
 	if err != nil {
 		return nil, err
 	}
-	stable := observeStable(stores.Stable, m)
-	stores.Stable = stable
-	stores.Log = observedLog{stores.Log, m, stable.start}
+	observe, err := m.c.explained.record(m, &stores)
+	if err != nil {
+		return nil, err
+	}
 	for _, what := range stores.Repaired {
 		m.c.journal.printf("m%d %s", m.id, what)
 		m.c.repaired.Add(1)
@@ -61,7 +62,7 @@ func startProgram(m *member, disk *simdisk.Disk, without ...int) (*program, erro
 	cfg.Machine.Stores, cfg.Machine.Lost = &stores, m.aside
 	cfg.Machine.TrailingEntries = shape.trailing // members that were away are to need snapshots
 	cfg.Machine.Now, cfg.Machine.Clock, cfg.Machine.Yield = m.now, m.machine.clock(), m.machine.yield
-	cfg.Machine.ObserveRaft = stable.observe
+	cfg.Machine.ObserveRaft = observe
 	cfg.Cluster.Members = m.c.lines()
 	if m.file != nil {
 		cfg.Cluster.Members = m.file

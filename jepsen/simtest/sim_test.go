@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"lockkeeper/quorum/model/trace"
 	"lockkeeper/znode"
 )
 
@@ -59,8 +60,10 @@ func TestSimulation(t *testing.T) {
 			}
 			var r result
 			defer func() { // a bubble in which something failed ends the test
-				t.Logf("seed %d, %v: %s in %v; %d faults, journal %s (again: go test -run 'TestSimulation$' -sim.seed=%d -sim.virtual=%v)",
-					seed, s, *simVirtual, time.Duration(r.RealMs)*time.Millisecond, r.Faults, r.Journal, seed, *simVirtual)
+				t.Logf("seed %d, %v: %s in %v; %d faults, journal %s (again: go test -run 'TestSimulation$' "+
+					"-sim.seed=%d -sim.virtual=%v)",
+					seed, s, *simVirtual, time.Duration(r.RealMs)*time.Millisecond, r.Faults, r.Journal, seed,
+					*simVirtual)
 				if err := json.NewEncoder(out).Encode(r); err != nil {
 					t.Errorf("results: %v", err)
 				}
@@ -148,7 +151,8 @@ func newSimulation(t *recorder, seed uint64, sh shape, j *journal) *simulation {
 	c := newClusterOf(t, sh, seed, j)
 	c.witness.strict = sh.gentle
 	s := &simulation{
-		c: c, seed: seed, gate: newGate(), nemesis: &nemesis{c: c, members: c.members, rng: rand.New(rand.NewPCG(seed, 0)), gentle: sh.gentle, counts: map[string]int{}},
+		c: c, seed: seed, gate: newGate(), nemesis: &nemesis{c: c, members: c.members,
+			rng: rand.New(rand.NewPCG(seed, 0)), gentle: sh.gentle, counts: map[string]int{}},
 		reg: &registry{c: c, holders: map[string]*holder{}, strict: sh.gentle}, cell: &register{c: c},
 	}
 	s.nemesis.reg = s.reg
@@ -178,7 +182,8 @@ func newSimulation(t *recorder, seed uint64, sh shape, j *journal) *simulation {
 	}
 	for range sh.pipes {
 		next(func(host string, timeout time.Duration, rng *rand.Rand) client {
-			p := newPipeliner(c, host, timeout, rng, func() string { return c.members[rng.IntN(len(c.members))].clientAddr() })
+			p := newPipeliner(c, host, timeout, rng,
+				func() string { return c.members[rng.IntN(len(c.members))].clientAddr() })
 			s.pipes = append(s.pipes, p)
 			return p
 		})
@@ -279,7 +284,8 @@ func (s *simulation) everybodyWorks() {
 		time.Sleep(time.Second)
 	}
 	if got := s.gate.active(); len(got) != len(s.names) {
-		s.c.t.Errorf("after %v: three minutes after everything was healed only these have worked: %v", s.c.journal.age(), got)
+		s.c.t.Errorf("after %v: three minutes after everything was healed only these have worked: %v",
+			s.c.journal.age(), got)
 	}
 }
 
@@ -312,8 +318,11 @@ func (s *simulation) result() result {
 		"dials": int(net.Dials), "segments": int(net.Segments), "resets": int(net.Resets),
 		"terms": len(s.c.witness.winners), "sessions expired": s.c.witness.expired,
 		"history entries": g.entries, "logs repaired": int(s.c.repaired.Load()),
-		"disks replaced": s.c.replaced, "disks set back": s.c.setBack, "disks damaged": s.c.damaged, "snapshots damaged": s.c.damagedSnapshots, "imports": s.c.imports,
-		"members changed": int(s.nemesis.changed.Load()), "acknowledgements": int(s.c.ledger.acks.Load()), "files set aside": s.c.setAside,
+		"disks replaced": s.c.replaced, "disks set back": s.c.setBack, "disks damaged": s.c.damaged,
+		"snapshots damaged": s.c.damagedSnapshots, "imports": s.c.imports,
+		"members changed": int(s.nemesis.changed.Load()), "commits": s.c.explained.checker.Commits,
+		"elections": s.c.explained.checker.Elections, "answers": s.c.explained.checker.Events[trace.Answered],
+		"files set aside": s.c.setAside,
 	}
 	if n := s.nemesis.neighbour; n != nil {
 		r.Figures["addresses exchanged"] = n.exchanges

@@ -1,0 +1,187 @@
+package trace
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/raft"
+)
+
+const a, b, c raft.ServerID = "1-a", "2-b", "3-c"
+
+var (
+	all   = []raft.ServerID{a, b, c}
+	first = Entry{Place: Place{1, 1}, Digest: 1, Voters: all}
+)
+
+// entry is one that changes nothing. Its content follows from its place.
+func entry(term, index uint64) Entry {
+	return Entry{Place: Place{index, term}, Digest: 10*term + index}
+}
+
+func start(on raft.ServerID) Event { return Event{On: on, Kind: Started} }
+
+func stored(on raft.ServerID, entries ...Entry) Event {
+	return Event{On: on, Kind: Stored, Entries: entries}
+}
+
+func saveTerm(on raft.ServerID, term uint64) Event { return Event{On: on, Kind: SavedTerm, Term: term} }
+
+func vote(on raft.ServerID, term uint64, of raft.ServerID) Event {
+	return Event{On: on, Kind: SavedVote, Term: term, Of: of}
+}
+
+func apply(on raft.ServerID, term, index uint64) Event {
+	return Event{On: on, Kind: Applied, Last: Place{index, term}}
+}
+
+// request is one of raft. Its number follows from its operands.
+func request(on raft.ServerID, kind Request, term uint64, of raft.ServerID, last Place, entries ...Entry) Event {
+	number := term*1000 + last.Index*10 + uint64(len(entries))
+	return Event{On: on, Kind: Asked, Number: number, Request: kind, Term: term, Of: of, Last: last, Entries: entries}
+}
+
+// yes is a positive answer to a request.
+func yes(to Event) Event {
+	return Event{On: to.On, Kind: Answered, Number: to.Number, Term: to.Term, OK: true}
+}
+
+// granted is the vote of a member, with the request for it.
+func granted(on raft.ServerID, term uint64, of raft.ServerID, last Place) []Event {
+	ask := request(on, Vote, term, of, last)
+	return []Event{ask, saveTerm(on, term), vote(on, term, of), yes(ask)}
+}
+
+// stands is a candidate that votes for itself.
+func stands(on raft.ServerID, term uint64) []Event {
+	return []Event{saveTerm(on, term), vote(on, term, on)}
+}
+
+// sent is entries of a leader that a member stores.
+func sent(on raft.ServerID, term uint64, of raft.ServerID, last Place, entries ...Entry) []Event {
+	ask := request(on, Append, term, of, last, entries...)
+	return []Event{ask, stored(on, entries...), yes(ask)}
+}
+
+// begun is a cluster of three members, of whom a is elected in term 2 by b, and commits its first
+// entry with it.
+func begun() []Event {
+	return slices.Concat(
+		[]Event{start(a), start(b), start(c), stored(a, first), stored(b, first), stored(c, first)},
+		stands(a, 2), granted(b, 2, a, first.Place),
+		[]Event{stored(a, entry(2, 2))}, sent(b, 2, a, first.Place, entry(2, 2)),
+		[]Event{apply(b, 2, 2), apply(a, 2, 2)})
+}
+
+func check(events []Event) error {
+	checker := NewChecker()
+	for _, e := range events {
+		if err := checker.Add(e); err != nil {
+			return err
+		}
+	}
+	return checker.Finish()
+}
+
+func TestExplained(t *testing.T) {
+	two := entry(2, 2).Place
+	third := request(c, Append, 2, a, first.Place, entry(2, 2))
+	snapshot := request(c, Install, 2, a, two)
+	change := Entry{Place: Place{3, 2}, Digest: 99, Voters: []raft.ServerID{a, b}}
+	for name, more := range map[string][]Event{
+		"nothing more": nil,
+		"a member whose term is newer asks, and the leader steps down": slices.Concat(stands(b, 3),
+			granted(c, 3, b, two), granted(a, 3, b, two), []Event{stored(b, entry(3, 3))}),
+		"a candidate is voted for and crashes before its own vote": {saveTerm(b, 3), request(c, Vote, 3, b, two),
+			{On: b, Kind: Started, Term: 3, VoteTerm: 2, Of: a, First: 1, Last: two,
+				Entries: []Entry{first, entry(2, 2)}}},
+		"the log of a member goes on behind a snapshot": {saveTerm(c, 2), snapshot, yes(snapshot), apply(c, 2, 2),
+			stored(a, entry(2, 3)), stored(c, entry(2, 3))},
+		"a write was durable that nobody has answered": {third, {On: c, Kind: Started, Term: 2, First: 1, Last: two,
+			Entries: []Entry{first, entry(2, 2)}}},
+		"a change of members that is seen later explains a commit": slices.Concat([]Event{stored(a, change)},
+			sent(b, 2, a, two, change), []Event{stored(a, entry(2, 4)), apply(a, 2, 4),
+				stored(a, Entry{Place: Place{5, 2}, Digest: 100, Voters: []raft.ServerID{a}})}),
+		"a voter is removed":                     slices.Concat([]Event{stored(a, change)}, sent(b, 2, a, two, change)),
+		"a member was set back":                  {{On: c, Kind: SetBack}, {On: c, Kind: Started}},
+		"a member lost its disk while it stored": {third, start("3-d")},
+	} {
+		if err := check(append(begun(), more...)); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestNotExplained(t *testing.T) {
+	two := entry(2, 2).Place
+	heldBack := request(c, Append, 2, a, first.Place, entry(2, 2))
+	change := func(index, digest uint64, voters ...raft.ServerID) Entry {
+		return Entry{Place: Place{index, 2}, Digest: digest, Voters: voters}
+	}
+	for _, x := range []struct {
+		name, because string
+		more          []Event
+	}{
+		{"the saved term falls", "its term was 2", []Event{saveTerm(b, 1)}},
+		{"a term is lost", "its term was 2", []Event{{On: b, Kind: Started, Term: 1}}},
+		{"two votes in a term", "one vote in a term",
+			slices.Concat(stands(c, 2), []Event{request(b, Vote, 2, c, first.Place), vote(b, 2, c)})},
+		{"a vote is lost", "its vote of term 2",
+			[]Event{{On: b, Kind: Started, Term: 2, VoteTerm: 1, Of: b, First: 1, Last: two,
+				Entries: []Entry{first, entry(2, 2)}}}},
+		{"half of a vote is saved", "has not asked",
+			[]Event{{On: c, Kind: Started, Term: 3, VoteTerm: 3, Of: a, First: 1,
+				Last: first.Place, Entries: []Entry{first}}}},
+		{"a vote without a request", "has not asked",
+			slices.Concat(stands(c, 3), []Event{saveTerm(b, 3), vote(b, 3, c)})},
+		{"a vote for a log that is behind", "section 5.4.1",
+			slices.Concat(stands(c, 3), granted(b, 3, c, first.Place))},
+		{"a candidate says that its log is shorter", "ended with",
+			slices.Concat(stands(b, 3), []Event{request(c, Vote, 3, b, first.Place)})},
+		{"a candidate has not saved its term", "has saved term 0", []Event{request(b, Vote, 3, c, first.Place)}},
+		{"a vote is answered and not saved", "is not saved", slices.Concat(stands(b, 3), []Event{
+			request(c, Vote, 3, b, two), saveTerm(c, 3), yes(request(c, Vote, 3, b, two))})},
+		{"two leaders in a term", "no majority has voted",
+			[]Event{saveTerm(c, 2), vote(c, 2, c), request(b, Append, 2, c, first.Place)}},
+		{"a leader that nobody has elected", "no majority has voted",
+			slices.Concat(stands(c, 3), []Event{request(b, Append, 3, c, first.Place)})},
+		{"an entry that no leader has made", "has not been elected", []Event{stored(c, entry(2, 2), entry(3, 3))}},
+		{"another entry at the same place", "log matching", []Event{stored(c, Entry{Place: two, Digest: 5})}},
+		{"an entry behind a gap", "its log ends before", []Event{stored(c, entry(2, 3))}},
+		{"a leader puts an entry behind another leader's", "append-only", slices.Concat([]Event{stored(a, entry(2, 3))},
+			stands(b, 3), granted(c, 3, b, two), []Event{stored(b, entry(3, 3)),
+				request(c, Append, 3, b, entry(2, 3).Place, entry(3, 4))})},
+		{"an acknowledgement of a write that is not durable", "not on its disk",
+			[]Event{heldBack, saveTerm(c, 2), yes(heldBack)}},
+		{"an acknowledgement in an old term", "section 5.1",
+			slices.Concat(stands(c, 3), []Event{heldBack, yes(heldBack)})},
+		{"an acknowledgement before the term is saved", "has saved 0",
+			[]Event{heldBack, stored(c, entry(2, 2)), yes(heldBack)}},
+		{"a durable entry is lost", "was durable",
+			[]Event{{On: b, Kind: Started, Term: 2, VoteTerm: 2, Of: a, First: 1, Last: first.Place,
+				Entries: []Entry{first}}}},
+		{"a committed entry is removed", "is committed",
+			[]Event{{On: b, Kind: Removed, First: 2, Last: Place{Index: 2}}}},
+		{"entries are compacted that are not committed", "it compacts",
+			[]Event{stored(a, entry(2, 3)), {On: a, Kind: Removed, First: 1, Last: Place{Index: 3}}}},
+		{"an entry is applied that one member has", "no majority", []Event{stored(a, entry(2, 3)), apply(a, 2, 3)}},
+		{"an entry is applied that is on no disk of this member", "not on its disk",
+			[]Event{saveTerm(c, 2), apply(c, 2, 2)}},
+		{"a snapshot that is not committed", "is not committed",
+			[]Event{stored(a, entry(2, 3)), request(c, Install, 2, a, entry(2, 3).Place)}},
+		{"two voters change at once", "one at a time", []Event{stored(a, change(3, 9, a))}},
+		{"a change of members before the last one is committed", "section 4.1",
+			[]Event{stored(a, change(3, 9, a, b), change(4, 10, a, b, c))}},
+		{"a leader that lacks a committed entry", "leader completeness", slices.Concat(
+			[]Event{{On: b, Kind: SetBack}, {On: b, Kind: Started, Term: 1, First: 1, Last: first.Place,
+				Entries: []Entry{first}}},
+			stands(c, 3), granted(b, 3, c, first.Place))},
+		{"two clusters", "belongs to no cluster", []Event{request(b, Append, 2, "1-other", first.Place)}},
+	} {
+		err := check(append(begun(), x.more...))
+		if err == nil || !strings.Contains(err.Error(), x.because) {
+			t.Errorf("%s: %v, want %q", x.name, err, x.because)
+		}
+	}
+}

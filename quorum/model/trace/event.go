@@ -1,0 +1,106 @@
+package trace
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// Kind is the kind of an event.
+type Kind string
+
+// The kinds. The fields of Event that each has are in parentheses, beside At, On and Kind.
+const (
+	// Started: a process has opened the disk, and found this on it (Term, VoteTerm, Of, First,
+	// Last, Snapshot; Entries has the entry 1 if it is there).
+	Started Kind = "start"
+	// SetBack: the disk was exchanged for an earlier image of itself, while no process used it.
+	SetBack Kind = "set back"
+	// SavedTerm: the term is durable (Term).
+	SavedTerm Kind = "term"
+	// SavedVote: the vote is durable (Term, Of).
+	SavedVote Kind = "vote"
+	// Stored: entries are durable in the log (Entries).
+	Stored Kind = "store"
+	// Removed: entries were removed from the log, at its beginning or its end (First, Last.Index).
+	Removed Kind = "remove"
+	// Asked: a request of another member has arrived (Number, Request, Term, Of, Last, Entries).
+	Asked Kind = "ask"
+	// Answered: the request is about to be answered (Number, Term, OK).
+	Answered Kind = "answer"
+	// Applied: the state has the entry (Last).
+	Applied Kind = "apply"
+)
+
+// Request is the kind of a request of raft.
+type Request string
+
+// The requests. Others are not recorded: they promise nothing.
+const (
+	Append  Request = "append"  // Last is the entry before Entries
+	Vote    Request = "vote"    // Last is the candidate's last entry
+	Install Request = "install" // Last is the snapshot's last entry
+)
+
+// Place is where a leader has put an entry. There is one entry at a place.
+type Place struct {
+	Index uint64 `json:"index"`
+	Term  uint64 `json:"term"`
+}
+
+func (p Place) String() string { return fmt.Sprintf("%d.%d", p.Term, p.Index) }
+
+// Entry is an entry of a log.
+type Entry struct {
+	Place
+	Digest uint64 `json:"digest"` // of its type and content
+	// Voters are the voters from here on; nil in an entry that does not change the members.
+	Voters []raft.ServerID `json:"voters,omitempty"`
+}
+
+// Event is something that a member did.
+type Event struct {
+	At   time.Duration `json:"at"` // since the beginning of the recording; for messages only
+	On   raft.ServerID `json:"on"` // the member with its disk
+	Kind Kind          `json:"kind"`
+
+	Term     uint64        `json:"term,omitempty"`
+	VoteTerm uint64        `json:"voteTerm,omitempty"`
+	Of       raft.ServerID `json:"of,omitempty"` // who gets the vote, or who asks
+	First    uint64        `json:"first,omitempty"`
+	Last     Place         `json:"last"`
+	Snapshot Place         `json:"snapshot"`
+	Entries  []Entry       `json:"entries,omitempty"`
+	Number   uint64        `json:"number,omitempty"` // joins an answer with its request
+	Request  Request       `json:"request,omitempty"`
+	OK       bool          `json:"ok,omitempty"` // the vote was given, or the entries are stored
+}
+
+// String is the event as a line.
+func (e Event) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%v %s %s", e.At, e.On, e.Kind)
+	word := func(name string, has bool, v any) {
+		if has {
+			fmt.Fprintf(&b, " %s %v", name, v)
+		}
+	}
+	word("#", e.Number > 0, e.Number)
+	word("request", e.Request != "", e.Request)
+	word("term", e.Term > 0, e.Term)
+	word("vote term", e.VoteTerm > 0, e.VoteTerm)
+	word("of", e.Of != "", e.Of)
+	word("first", e.First > 0, e.First)
+	word("last", e.Last.Index > 0, e.Last)
+	word("snapshot", e.Snapshot.Index > 0, e.Snapshot)
+	if n := len(e.Entries); n > 0 {
+		fmt.Fprintf(&b, " entries %v to %v", e.Entries[0].Place, e.Entries[n-1].Place)
+		for _, x := range e.Entries {
+			word("voters", x.Voters != nil, x.Voters)
+		}
+	}
+	word("ok", e.OK, true)
+	return b.String()
+}

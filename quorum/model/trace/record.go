@@ -1,0 +1,246 @@
+package trace
+
+import (
+	"encoding/binary"
+	"hash/fnv"
+	"sync/atomic"
+
+	"github.com/hashicorp/raft"
+
+	"lockkeeper/quorum/peer"
+	"lockkeeper/quorum/raftnet"
+	"lockkeeper/quorum/store"
+)
+
+// Recorder makes events of the acts of one process of a member.
+type Recorder struct {
+	emit    func(Event)
+	on      atomic.Pointer[raft.ServerID] // nil: the disk has no identity yet
+	numbers atomic.Uint64                 // of requests
+	stores  *store.Stores
+}
+
+// Record puts a Recorder on top of the stores of a process that is about to start. emit gets each
+// event; several goroutines call it, each before anything follows from the event.
+func Record(stores *store.Stores, emit func(Event)) (*Recorder, error) {
+	r := &Recorder{emit: emit}
+	inner := *stores
+	r.stores = &inner
+	identity, err := stores.Identity()
+	if err != nil {
+		return nil, err
+	}
+	if identity.Disk != 0 {
+		if err := r.named(identity); err != nil {
+			return nil, err
+		}
+	}
+	stores.Log = recordedLog{inner.Log, r}
+	stores.Stable = recordedStable{inner.Stable, r}
+	return r, nil
+}
+
+// tailEntries is the number of entries that a start reports: more than a write can have had that
+// was under way when the process before ended.
+const tailEntries = 256
+
+// named reports the start of a process, when its disk has an identity.
+func (r *Recorder) named(identity store.Identity) error {
+	on := raftnet.ServerID(peer.MemberID(identity.Owner), peer.DiskID(identity.Disk))
+	e := Event{On: on, Kind: Started}
+	var err error
+	if e.Term, err = r.stores.Number(store.Term); err != nil {
+		return err
+	}
+	// The store has an error for a value that is not there.
+	e.VoteTerm, _ = r.stores.Stable.GetUint64([]byte("LastVoteTerm"))
+	if whom, _ := r.stores.Stable.Get([]byte("LastVoteCand")); len(whom) > 0 {
+		e.Of = serverAt(whom, on)
+	}
+	first, err := r.stores.Log.FirstIndex()
+	if err != nil {
+		return err
+	}
+	last, err := r.stores.Log.LastIndex()
+	if err != nil {
+		return err
+	}
+	e.First = first
+	for i := max(first, last-min(last, tailEntries)); i > 0 && i <= last; i++ {
+		var l raft.Log
+		if err := r.stores.Log.GetLog(i, &l); err != nil {
+			return err
+		}
+		e.Entries = append(e.Entries, entryOf(&l))
+	}
+	if n := len(e.Entries); n > 0 {
+		e.Last = e.Entries[n-1].Place
+	}
+	newest, err := r.stores.Newest()
+	if err != nil {
+		return err
+	}
+	if newest != nil {
+		e.Snapshot = Place{newest.Index, newest.Term}
+	}
+	r.emit(e)
+	r.on.Store(&on)
+	return nil
+}
+
+// serverAt is the server that raft has saved as its candidate; a member alone saves its address.
+func serverAt(candidate []byte, self raft.ServerID) raft.ServerID {
+	if raft.ServerAddress(candidate) == raftnet.AloneAddr {
+		return self
+	}
+	return raft.ServerID(candidate)
+}
+
+// event emits an event of the disk, if that has an identity.
+func (r *Recorder) event(e Event) {
+	if on := r.on.Load(); on != nil {
+		e.On = *on
+		r.emit(e)
+	}
+}
+
+func entryOf(l *raft.Log) Entry {
+	e := Entry{Place: Place{l.Index, l.Term}, Digest: digest(l)}
+	if l.Type == raft.LogConfiguration {
+		for _, s := range raft.DecodeConfiguration(l.Data).Servers {
+			if s.Suffrage == raft.Voter {
+				e.Voters = append(e.Voters, s.ID)
+			}
+		}
+	}
+	return e
+}
+
+func entriesOf(logs []*raft.Log) []Entry {
+	entries := make([]Entry, len(logs))
+	for i, l := range logs {
+		entries[i] = entryOf(l)
+	}
+	return entries
+}
+
+// digest is one of the type and the content of an entry.
+func digest(l *raft.Log) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write(append([]byte{byte(l.Type)}, l.Data...)) // a hash takes everything
+	return h.Sum64()
+}
+
+// Observe is quorum.Config.ObserveRaft.
+func (r *Recorder) Observe(request any) (answered func(answer any)) {
+	e := Event{Kind: Asked, Number: r.numbers.Add(1)}
+	switch q := request.(type) {
+	case *raft.AppendEntriesRequest:
+		e.Request, e.Term, e.Of = Append, q.Term, raft.ServerID(q.ID)
+		e.Last = Place{q.PrevLogEntry, q.PrevLogTerm}
+		e.Entries = entriesOf(q.Entries)
+	case *raft.RequestVoteRequest:
+		e.Request, e.Term, e.Of = Vote, q.Term, raft.ServerID(q.ID)
+		e.Last = Place{q.LastLogIndex, q.LastLogTerm}
+	case *raft.InstallSnapshotRequest:
+		e.Request, e.Term, e.Of = Install, q.Term, raft.ServerID(q.ID)
+		e.Last = Place{q.LastLogIndex, q.LastLogTerm}
+	default:
+		return func(any) {}
+	}
+	r.event(e)
+	return func(answer any) {
+		a := Event{Kind: Answered, Number: e.Number}
+		switch x := answer.(type) {
+		case *raft.AppendEntriesResponse:
+			a.Term, a.OK = x.Term, x.Success
+		case *raft.RequestVoteResponse:
+			a.Term, a.OK = x.Term, x.Granted
+		case *raft.InstallSnapshotResponse:
+			a.Term, a.OK = x.Term, x.Success
+		}
+		r.event(a)
+	}
+}
+
+// recordedLog records the writes to a log.
+type recordedLog struct {
+	store.Log
+	r *Recorder
+}
+
+// StoreLog implements raft.LogStore.
+func (l recordedLog) StoreLog(e *raft.Log) error { return l.StoreLogs([]*raft.Log{e}) }
+
+// StoreLogs implements raft.LogStore.
+func (l recordedLog) StoreLogs(entries []*raft.Log) error {
+	err := l.Log.StoreLogs(entries)
+	if err == nil {
+		l.r.event(Event{Kind: Stored, Entries: entriesOf(entries)})
+	}
+	return err
+}
+
+// DeleteRange implements raft.LogStore. It is recorded before it begins, since it may be durable in
+// part.
+func (l recordedLog) DeleteRange(first, last uint64) error {
+	l.r.event(Event{Kind: Removed, First: first, Last: Place{Index: last}})
+	return l.Log.DeleteRange(first, last)
+}
+
+// SetCommitIndex implements store.Log: it is called with each command that was applied.
+func (l recordedLog) SetCommitIndex(index uint64) {
+	var e raft.Log
+	if err := l.GetLog(index, &e); err == nil { // it may be compacted, or its disk may have failed
+		l.r.event(Event{Kind: Applied, Last: Place{e.Index, e.Term}})
+	}
+	l.Log.SetCommitIndex(index)
+}
+
+// recordedStable records the writes of the term and the vote.
+type recordedStable struct {
+	store.Stable
+	r *Recorder
+}
+
+// SetUint64 implements raft.StableStore.
+func (s recordedStable) SetUint64(key []byte, n uint64) error {
+	err := s.Stable.SetUint64(key, n)
+	if err == nil && string(key) == string(store.Term) {
+		s.r.event(Event{Kind: SavedTerm, Term: n})
+	}
+	return err
+}
+
+// SetVote implements store.Stable.
+func (s recordedStable) SetVote(term uint64, candidate []byte) error {
+	err := s.Stable.SetVote(term, candidate)
+	if err == nil {
+		s.voted(term, candidate)
+	}
+	return err
+}
+
+func (s recordedStable) voted(term uint64, candidate []byte) {
+	if on := s.r.on.Load(); on != nil {
+		s.r.event(Event{Kind: SavedVote, Term: term, Of: serverAt(candidate, *on)})
+	}
+}
+
+// Set implements raft.StableStore.
+func (s recordedStable) Set(key, value []byte) error {
+	err := s.Stable.Set(key, value)
+	switch {
+	case err != nil:
+	case string(key) == "LastVoteCand": // behind its term, not with it
+		term, err := s.GetUint64([]byte("LastVoteTerm"))
+		if err != nil {
+			return err
+		}
+		s.voted(term, value)
+	case string(key) == "lockkeeper/identity" && len(value) == 16:
+		identity := store.Identity{Owner: binary.BigEndian.Uint64(value), Disk: binary.BigEndian.Uint64(value[8:])}
+		return s.r.named(identity)
+	}
+	return err
+}
