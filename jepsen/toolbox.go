@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 )
 
@@ -31,6 +32,9 @@ type Toolbox struct {
 
 	// Lockkeeper is this module's own server.
 	Lockkeeper func() (Target, error)
+	// Traced is Lockkeeper with trace points: its members write their events into the directory
+	// LOCKKEEPER_TRACE, for quorum/model/trace.
+	Traced func() (Target, error)
 	// Kazoo is the Python library kazoo (written for 2.8) with its recipes lock, read, write,
 	// semaphore and election.
 	Kazoo func() (Client, error)
@@ -52,6 +56,10 @@ func NewToolbox(race bool) (*Toolbox, error) {
 	t := &Toolbox{dir: dir}
 	t.Lockkeeper = sync.OnceValues(func() (Target, error) {
 		binary, err := t.goBuild("lockkeeper/cmd/lockkeeper", race)
+		return Lockkeeper(binary), err
+	})
+	t.Traced = sync.OnceValues(func() (Target, error) {
+		binary, err := t.goBuild("lockkeeper/cmd/lockkeeper", race, "-tags", "trace")
 		return Lockkeeper(binary), err
 	})
 	t.Gozk = sync.OnceValues(func() (Client, error) {
@@ -83,9 +91,9 @@ func (t *Toolbox) Libraries() (all []Client, err error) {
 }
 
 // goBuild builds one command of this module.
-func (t *Toolbox) goBuild(pkg string, race bool) (string, error) {
-	binary := filepath.Join(t.dir, filepath.Base(pkg))
-	args := []string{"build", "-o", binary}
+func (t *Toolbox) goBuild(pkg string, race bool, flags ...string) (string, error) {
+	binary := filepath.Join(t.dir, strings.Join(append([]string{filepath.Base(pkg)}, flags...), ""))
+	args := append([]string{"build", "-o", binary}, flags...)
 	if race {
 		args = append(args, "-race")
 	}

@@ -234,7 +234,7 @@ func (s *Server) openStores(ctx context.Context, opened *[]func()) (stores store
 	if stores.Close != nil {
 		*opened = append(*opened, func() { _ = stores.Close() })
 	}
-	return stores, nil
+	return stores, s.record(&stores)
 }
 
 func (s *Server) sessionConfig() session.Config {

@@ -88,7 +88,7 @@ func words(list string) []string {
 // live are the flags of the commands that start real processes.
 type live struct {
 	target, binary, report string
-	race                   bool
+	race, traced           bool
 }
 
 // define adds the flags to a command line.
@@ -131,6 +131,9 @@ func (l *live) lockkeeper() (jepsen.Target, error) {
 	tools, err := jepsen.NewToolbox(l.race)
 	if err != nil {
 		return jepsen.Target{}, err
+	}
+	if l.traced {
+		return tools.Traced()
 	}
 	return tools.Lockkeeper()
 }

@@ -16,6 +16,7 @@ import (
 	"lockkeeper/jepsen/report"
 	"lockkeeper/jepsen/run"
 	"lockkeeper/jepsen/workload"
+	"lockkeeper/quorum/model/trace"
 )
 
 const runAbout = `Starts a cluster of real processes, each member on a host of its own; lets clients work
@@ -66,6 +67,8 @@ func runRun(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		"namespace (needs root), proxy, or auto: namespaces where they can be had and\n"+
 			"can make the faults of the nemeses, else TCP proxies")
 	c.StringVar(&t.Mutation, "mutation", "", "plant the `bug` in the recipes of the clients; needs Go and the sources")
+	c.BoolVar(&l.traced, "trace", false, "build lockkeeper with trace points, and have the protocol explain what each member\n"+
+		"wrote, was asked and answered (quorum/model/trace)")
 	l.define(c, "the `name` of the server: lockkeeper, or zookeeper to compare (Debian's package)")
 	status, ok := c.parse(args, stdout, stderr, func() error {
 		t.Workloads, t.Nemeses = words(*workloads), words(*nemeses)
@@ -126,11 +129,50 @@ func playRun(ctx context.Context, t run.Test, l live) (result *report.Run, err e
 		}
 	}
 	t.Client = []string{program, "client"}
+	traces := filepath.Join(t.Scratch, "traces")
+	if l.traced {
+		if err := errors.Join(os.Mkdir(traces, 0o755), os.Setenv("LOCKKEEPER_TRACE", traces)); err != nil {
+			return nil, err
+		}
+	}
 	fmt.Fprintf(t.Progress, "seed %d\n", t.Seed)
 	if result, err = t.Run(ctx); err != nil {
 		return nil, err
 	}
+	if l.traced {
+		verdict, err := explain(traces)
+		if err != nil {
+			return nil, err
+		}
+		result.Verdicts = append(result.Verdicts, verdict)
+	}
 	return result, report.Write(l.report, t.Scratch, result)
+}
+
+// explain has the protocol explain the events of all members.
+func explain(dir string) (workload.Verdict, error) {
+	events, err := trace.ReadDir(dir)
+	if err != nil {
+		return workload.Verdict{}, err
+	}
+	c := trace.NewChecker()
+	for _, e := range events {
+		if err = c.Add(e); err != nil {
+			break
+		}
+	}
+	err = c.Finish()
+	v := workload.Verdict{Checker: "protocol", Promise: "C1", Valid: workload.Yes,
+		Text: fmt.Sprintf("%d events of members are explained: %d elections, %d steps of the commit index, %d answers, %d writes",
+			len(events), c.Elections, c.Commits, c.Events[trace.Answered], c.Events[trace.Stored])}
+	if c.Commits == 0 {
+		v.Valid = workload.Unknown
+	}
+	if err != nil {
+		v.Valid, v.Text = workload.No, "an event is not explained"
+		v.Violations = []workload.Violation{{Text: err.Error()}}
+	}
+	return v, nil
 }
 
 // buildPlanted builds this program into dir, with the planted bugs, and returns its name.
