@@ -77,8 +77,9 @@ const imports = `
 	cmd/lockkeeper/internal/fenceproxy: recipes/fence
 
 	# The clients' side knows no package of the server.
-	recipes:               locknode github.com/go-zookeeper/zk
-	recipes/fence:         golang.org/x/sys/windows
+	recipes:               locknode recipes/internal/sessionfile github.com/go-zookeeper/zk
+	recipes/fence:         internal/durable golang.org/x/sys/windows
+	recipes/internal/sessionfile: internal/durable
 	jepsen:                internal/freeport github.com/go-zookeeper/zk
 	jepsen/console:
 	jepsen/curator:
@@ -120,6 +121,7 @@ const imports = `
 	jepsen/workers/gozk:   recipes github.com/go-zookeeper/zk
 
 	internal/clock:        golang.org/x/sys/unix
+	internal/durable:
 
 	# What tests are made of knows nothing of what they test.
 	internal/simnet:

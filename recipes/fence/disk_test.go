@@ -8,6 +8,8 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
+
+	"lockkeeper/internal/durable"
 )
 
 // testDisk is a disk in memory that can fail and lose its power at any call. Content that is not
@@ -75,7 +77,7 @@ func (d *testDisk) ReadFile(path string) (data []byte, err error) {
 	return data, err
 }
 
-func (d *testDisk) Create(path string) (syncedFile, error) {
+func (d *testDisk) Create(path string) (durable.File, error) {
 	n := new(testInode)
 	err := d.call("create", func() error {
 		if d.names[path] != nil {

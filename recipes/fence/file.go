@@ -8,11 +8,12 @@ import (
 	"io/fs"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+
+	"lockkeeper/internal/durable"
 )
 
 // File remembers in a file, which any number of processes of one machine may share. A token is
@@ -39,7 +40,7 @@ import (
 // last. Each File does so once after OpenFile, and once after each change by another process.
 type File struct {
 	path  string
-	files fileSystem
+	files durable.FS
 
 	mu      sync.Mutex
 	lock    *os.File // one lock per open file, so mu is needed too
@@ -55,10 +56,10 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // OpenFile opens the file at path. That there is none is all right, it is made by the first Check;
 // that it is damaged is an error.
-func OpenFile(path string) (*File, error) { return openFile(path, osFiles{}) }
+func OpenFile(path string) (*File, error) { return openFile(path, durable.OS{Mode: 0o644}) }
 
 // openFile is OpenFile on any file system. The lock file is always one of the operating system's.
-func openFile(path string, files fileSystem) (*File, error) {
+func openFile(path string, files durable.FS) (*File, error) {
 	lock, err := os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("fence: open %s: %w", path, err)
@@ -133,43 +134,15 @@ func (f *File) read() (map[string]int64, []byte, error) {
 	return tokens, data, nil
 }
 
-// write replaces the file, and returns nil when the new one is durable. After a failed sync the
-// page cache may have bytes that the disk lacks, and a second sync would succeed. So each call
-// begins with a new file and ends with a new name, whatever is left of the call before.
+// write replaces the file, and returns nil when the new one is durable.
 func (f *File) write(data []byte) error {
 	f.durable = nil
-	dir, name := filepath.Split(f.path)
-	if dir == "" {
-		dir = "."
-	}
-	// The lock is held: no other process writes to this name.
-	temp := filepath.Join(dir, name+".new")
-	if err := f.files.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if err := f.writeSynced(temp, data); err != nil {
-		return err
-	}
-	if err := f.files.Rename(temp, f.path); err != nil {
-		return err
-	}
-	if err := f.files.SyncDir(dir); err != nil {
+	// The lock is held: no other process writes to the file.
+	if err := durable.Replace(f.files, f.path, data); err != nil {
 		return err
 	}
 	f.durable = data
 	return nil
-}
-
-func (f *File) writeSynced(path string, data []byte) error {
-	file, err := f.files.Create(path)
-	if err != nil {
-		return err
-	}
-	_, err = file.Write(data)
-	if err == nil {
-		err = file.Sync()
-	}
-	return errors.Join(err, file.Close())
 }
 
 func encode(tokens map[string]int64) []byte {
