@@ -79,7 +79,7 @@ const imports = `
 	# The clients' side knows no package of the server.
 	recipes:               locknode recipes/internal/sessionfile github.com/go-zookeeper/zk
 	recipes/fence:         internal/durable golang.org/x/sys/windows
-	recipes/internal/sessionfile: internal/durable
+	recipes/internal/sessionfile: internal/durable locknode
 	jepsen:                internal/freeport github.com/go-zookeeper/zk
 	jepsen/console:
 	jepsen/curator:
