@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -113,5 +114,58 @@ func BenchmarkHandoff(b *testing.B) {
 				wg.Wait()
 			})
 		}
+	}
+}
+
+// BenchmarkSessionFile is the price of a session file: a Lock and an Unlock without and with it;
+// and the time from Connect to the lock of the previous process, which has left its session.
+func BenchmarkSessionFile(b *testing.B) {
+	addr, ctx := benchAddr(b), context.Background()
+	file := filepath.Join(b.TempDir(), "session")
+	connect := func(file string) *Session {
+		s, err := Connect(Config{Servers: []string{addr}, SessionTimeout: liveTimeout, HostProvider: &impatientHosts{},
+			SessionFile: file})
+		if err != nil {
+			b.Fatal(err)
+		}
+		return s
+	}
+	for _, name := range []string{"Without", "With"} {
+		b.Run(name, func(b *testing.B) {
+			s := connect(map[string]string{"With": file}[name])
+			defer s.Close()
+			m := NewMutex(s, benchPath(b), MutexOptions{})
+			for b.Loop() {
+				g, err := m.Lock(ctx)
+				if err == nil {
+					err = g.Unlock(ctx)
+				}
+				if err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+	for _, name := range []string{"New", "Resume"} {
+		b.Run(name, func(b *testing.B) {
+			path, file := benchPath(b), map[string]string{"Resume": file}[name]
+			for n := 0; b.Loop(); n++ {
+				s := connect(file)
+				g, err := NewMutex(s, path, MutexOptions{}).Lock(ctx)
+				if err != nil || g.Resumed() != (n > 0 && file != "") {
+					b.Fatal(err, n)
+				}
+				b.StopTimer()
+				if file == "" {
+					s.Close()
+				} else {
+					s.Detach()
+				}
+				b.StartTimer()
+			}
+			if file != "" {
+				connect(file).Close()
+			}
+		})
 	}
 }

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"lockkeeper/recipes/internal/sessionfile"
 )
 
 // DefaultSessionTimeout is the session timeout that Connect asks for by default.
@@ -59,6 +61,14 @@ type Config struct {
 	// Tree, if it is not nil, is a watch that stands as long as the Session.
 	Tree *TreeWatch
 
+	// SessionFile, if it is not empty, is a file that keeps the id and the password of the session
+	// (mode 0600), and a list of all that is held, for a process that is restarted in place. When
+	// the next process connects with the same file before the session has expired, its Lock,
+	// Campaign or Join takes up the node that the previous process has made, with the same place in
+	// the queue and the same token. Connect fails while another process has the file (ErrInUse).
+	// See the package comment, "A process that is restarted".
+	SessionFile string
+
 	// Logger gets the failures that are not returned to anybody; at level debug, the log of
 	// go-zookeeper. Nil discards.
 	Logger *slog.Logger
@@ -92,7 +102,7 @@ func (a Auth) LogValue() slog.Value { return slog.StringValue(a.Scheme) }
 // session timeout, or less if there are many servers, so that another one can still save the
 // session, and so may the answer to a request. Where all servers are slower than that, answers to
 // requests get two thirds.
-func Connect(c Config) (*Session, error) {
+func Connect(c Config) (_ *Session, err error) {
 	if len(c.Servers) == 0 {
 		return nil, errors.New("recipes: connect: no servers given")
 	}
@@ -105,12 +115,23 @@ func Connect(c Config) (*Session, error) {
 	log := cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	d := &dialer{
 		granted: newGranted(cmp.Or(c.SessionTimeout, DefaultSessionTimeout)),
+		asked:   cmp.Or(c.SessionTimeout, DefaultSessionTimeout),
 		hosts:   newHosts(c.HostProvider),
 		auth:    c.Auth,
 		tls:     c.TLS,
 		open:    c.Dial,
 		tree:    c.Tree,
 		refused: make(chan error, 1),
+	}
+	if c.SessionFile != "" {
+		if d.keeper, err = sessionfile.Open(c.SessionFile, log); err != nil {
+			return nil, fmt.Errorf("recipes: connect: session file %w", err)
+		}
+		defer func() {
+			if err != nil {
+				_ = d.keeper.Close(false)
+			}
+		}()
 	}
 	if d.open == nil {
 		d.open = net.DialTimeout
@@ -128,11 +149,14 @@ func Connect(c Config) (*Session, error) {
 		log.Warn("recipes: a server is left out, as its name cannot be resolved", "error", err)
 	}
 	s := newSession(conn, events, d.granted.timeout, log)
-	s.hosts = d.hosts
+	s.hosts, s.dialer, s.link.keeper = d.hosts, d, d.keeper
 	if s.acl = c.ACL; s.acl == nil && slices.ContainsFunc(c.Auth, Auth.Proves) {
 		s.acl = CreatorACL()
 	}
 	s.link.spawn(func() { s.endIfRefused(d.refused) })
+	if d.keeper != nil {
+		s.link.spawn(s.giveBackLater)
+	}
 	return s, nil
 }
 
@@ -167,8 +191,12 @@ type dialer struct {
 	auth    []Auth
 	tls     *tls.Config // nil: none
 	open    zk.Dialer
-	tree    *TreeWatch // nil: none
-	refused chan error // gets the first refusal of an identity
+	tree    *TreeWatch          // nil: none
+	refused chan error          // gets the first refusal of an identity
+	keeper  *sessionfile.Keeper // of Config.SessionFile; nil: none
+	asked   time.Duration       // the session timeout of a new session
+	listed  bool                // the nodes of the session were listed; dialing goroutine
+	left    atomic.Bool         // nothing is sent any more: see Session.Detach
 }
 
 // dial opens a connection. Its handshake has to be over within the patience of the hosts, counted

@@ -158,6 +158,10 @@ type fakeMembers struct {
 	pingLatency time.Duration             // of the answer to a ping
 	authCode    int32                     // the answer to an authentication
 	watchCode   int32                     // the answer to addWatch
+	listCode    int32                     // the answer to getEphemerals
+	nodes       []string                  // of a session
+	seen        func(name string)         // is called for each request, if it is not nil
+	asked       []uint64                  // the sessions in the handshakes; 0: a new one
 	around      func(reply []byte) []byte // frames sent for the reply to addWatch; nil: the reply
 
 	mu      sync.Mutex
@@ -254,13 +258,14 @@ func (m *fakeMembers) reply(address string, first bool, frame []byte) []byte {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if first {
-		m.frames[address] = append(m.frames[address], "handshake")
+		m.note(address, "handshake")
+		m.asked = append(m.asked, binary.BigEndian.Uint64(frame[20:]))
 		return answer(m.timeoutMs, 7)
 	}
 	xid, op := frame[4:8], int32(binary.BigEndian.Uint32(frame[8:]))
 	code, body := int32(0), []byte(nil)
 	name := map[int32]string{4: "getData", 11: "ping", 9: "sync", opReconfig: "reconfig", 100: "auth",
-		106: "addWatch", -11: "close"}[op]
+		106: "addWatch", -11: "close", 14: "multi", getEphemeralsOp: "getEphemerals"}[op]
 	switch op {
 	case 100:
 		name += " " + string(frame[16:])
@@ -272,10 +277,16 @@ func (m *fakeMembers) reply(address string, first bool, frame []byte) []byte {
 		code = -101 // no such node
 	case 9:
 		body = frame[12:] // the path
+	case getEphemeralsOp:
+		code = m.listCode
+		body = binary.BigEndian.AppendUint32(nil, uint32(len(m.nodes)))
+		for _, n := range m.nodes {
+			body = append(binary.BigEndian.AppendUint32(body, uint32(len(n))), n...)
+		}
 	case opReconfig:
 		body = make([]byte, 4+68) // the data, empty, and a Stat
 	}
-	m.frames[address] = append(m.frames[address], name)
+	m.note(address, name)
 	b := binary.BigEndian.AppendUint32(nil, uint32(16+len(body)))
 	b = append(b, xid...)
 	b = binary.BigEndian.AppendUint64(b, 1)
@@ -285,6 +296,21 @@ func (m *fakeMembers) reply(address string, first bool, frame []byte) []byte {
 		b = m.around(b)
 	}
 	return b
+}
+
+// note notes a request.
+func (m *fakeMembers) note(address, name string) {
+	m.frames[address] = append(m.frames[address], name)
+	if m.seen != nil {
+		m.seen(name)
+	}
+}
+
+// requests returns the requests of a member, and the sessions in the handshakes of all.
+func (m *fakeMembers) requests(address string) (names []string, asked []uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.frames[address]), slices.Clone(m.asked)
 }
 
 // connect begins a session with all members, which are tried in the order of

@@ -20,11 +20,13 @@ const (
 	contenderEnv        = "RECIPES_TEST_CONTENDER"
 	contenderServerEnv  = "RECIPES_TEST_SERVER"
 	contenderTimeoutEnv = "RECIPES_TEST_TIMEOUT"
+	contenderFileEnv    = "RECIPES_TEST_SESSION_FILE"
 )
 
 // contend is the contender's main. It executes the commands of stdin, a line at a time:
 //
 //	lock     granted TOKEN NODE, or: error TEXT
+//	resumed  resumed true, or: resumed false
 //	held     held true, or: held false TEXT
 //	unlock   unlocked, or: error TEXT
 //	run N KIND...
@@ -43,6 +45,7 @@ func contend(path string) int {
 		SessionTimeout: timeout,
 		HostProvider:   &impatientHosts{},
 		Dial:           dialLive,
+		SessionFile:    os.Getenv(contenderFileEnv),
 	})
 	if err != nil {
 		fmt.Println("error", err)
@@ -69,6 +72,8 @@ func contend(path string) int {
 					fmt.Println("lost", err)
 				}
 			}(g)
+		case "resumed":
+			fmt.Println("resumed", g.Resumed())
 		case "held":
 			if err := g.Err(); err != nil {
 				fmt.Println("held false", err)
@@ -179,14 +184,14 @@ func (c *contender) read(stdout io.Reader) {
 }
 
 // startGo starts this test binary as a contender.
-func startGo(t *testing.T, addr, path string, timeout time.Duration) *contender {
+func startGo(t *testing.T, addr, path string, timeout time.Duration, env ...string) *contender {
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := startContender(t, "go", []string{
+	c := startContender(t, "go", append([]string{
 		contenderEnv + "=" + path, contenderServerEnv + "=" + addr, contenderTimeoutEnv + "=" + timeout.String(),
-	}, exe)
+	}, env...), exe)
 	c.expect("ready")
 	return c
 }

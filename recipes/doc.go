@@ -84,6 +84,38 @@
 // a goroutine of the Session goes on until it is certain that no node is left, over any number of
 // disconnects. Close ends the session and with it all that; it waits for the goroutines.
 //
+// # A process that is restarted
+//
+// With [Config].SessionFile a process that is killed, or that calls [Session.Detach], and is
+// started again in place within the session timeout, takes up its locks: the id and the password of
+// the session are in the file before the session's first request. When the new process asks for the
+// same lock, election or group (by the same recipe, on the same path; a group also by the same id),
+// it gets the node that is there, with its place in the queue and its token, and nobody else has
+// had it in between:
+//
+//   - [Grant.Resumed] says so. The grant begins when the cluster has confirmed the session to the
+//     new process; the time that the old one had left does not count.
+//   - [Session.Resumed] lists the locks of the previous process, those that are still held and
+//     those that are lost: with a session that has expired meanwhile, or because somebody has
+//     deleted the node. Losses are logged, too.
+//   - A lock that the new process does not take up within a session timeout is given back, with
+//     [Session.GiveBack] earlier. Queue items, places in a DoubleBarrier, and a writer
+//     that has become a reader ([Grant.Downgrade]) are not taken up.
+//   - The token is the same, so a fence cannot tell a late write of the previous process, that is
+//     still on its way, from one of the new process. Where that matters, unlock and lock again.
+//
+// Two processes on one session would both believe in its locks. A process takes up a session only
+// when the one before has certainly ended: it holds a lock on the file until then (ErrInUse), as
+// does every process that has inherited [Session.FileLock]. And the file says where it was written;
+// in a copy, on another machine, or after a reboot, the session is left alone until it expires
+// (ErrElsewhere). A file that is damaged or that others may read is an error of Connect.
+//
+// Close ends the session and removes the file; the empty file beside it, with ".lock" added to the
+// name, stays. All that is held is noted in the file before Lock returns: a Lock and an Unlock take
+// 2.7 ms instead of 0.95 ms with one member, and Connect and Lock take 3.4 ms in a session that is
+// taken up, and 2.8 ms in a new one (BenchmarkSessionFile, ext4 on a virtual disk). It is for
+// Linux, and for servers that list a session's nodes: lockkeeper, and ZooKeeper as of 3.6.
+//
 // # Not only locks
 //
 // [Election], [Barrier], [DoubleBarrier], [Counter], [Queue], [Group] and [OptimisticUpdate] follow

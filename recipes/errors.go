@@ -8,6 +8,8 @@ import (
 	"os"
 
 	"github.com/go-zookeeper/zk"
+
+	"lockkeeper/recipes/internal/sessionfile"
 )
 
 // Errors of this package. They come wrapped, with the path and the operation; compare with
@@ -35,6 +37,20 @@ var (
 	// ErrClosed: the Session was closed, or the connection under it; or a server has refused its
 	// identity, which the error then wraps as zk.ErrAuthFailed.
 	ErrClosed = errors.New("recipes: session closed")
+
+	// ErrElsewhere: the session file is a copy, or was written on another machine, or in another
+	// boot of this one. Its session may be in use there, and is left alone.
+	ErrElsewhere = errors.New("recipes: the session file was written elsewhere")
+
+	// ErrInUse: another process has the session file, or a process that it has started and passed
+	// the file's lock on to.
+	ErrInUse = sessionfile.ErrInUse
+
+	// ErrDamaged: the session file is not as it was written.
+	ErrDamaged = sessionfile.ErrDamaged
+
+	// ErrExposed: others may read the session file, or it is another user's.
+	ErrExposed = sessionfile.ErrExposed
 
 	// ErrUnreachable: no address of the cluster can be connected to.
 	ErrUnreachable = errors.New("recipes: no server can be connected to")

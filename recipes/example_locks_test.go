@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -266,4 +268,47 @@ func ExampleHold() {
 	// first
 	// second
 	// <nil>
+}
+
+// A program that is killed and started again in place has the lock that it held, with its token.
+func ExampleConfig_sessionFile() {
+	dir, err := os.MkdirTemp("", "example")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	ctx := context.Background()
+	start := func() (*recipes.Session, *recipes.Grant) {
+		session, err := recipes.Connect(recipes.Config{
+			Servers:     exampleServers(),
+			SessionFile: filepath.Join(dir, "session"),
+		})
+		if err != nil {
+			log.Fatal(err)
+		}
+		before, err := session.Resumed(ctx)
+		if err != nil {
+			log.Fatal(err)
+		}
+		for _, h := range before.Lost {
+			fmt.Println("lost meanwhile:", h.Path, h.Token)
+		}
+		grant, err := recipes.NewMutex(session, "/example/restarted", recipes.MutexOptions{}).Lock(ctx)
+		if err != nil {
+			log.Fatal(err)
+		}
+		return session, grant
+	}
+
+	session, first := start()
+	fmt.Println("resumed:", first.Resumed())
+	session.Detach() // as kill -9 would, it leaves the session to the next process
+
+	session, second := start()
+	defer session.Close()
+	fmt.Println("resumed:", second.Resumed(), "with the same token:", second.Token() == first.Token())
+
+	// Output:
+	// resumed: false
+	// resumed: true with the same token: true
 }

@@ -66,6 +66,15 @@ func (g *Grant) Kind() Kind {
 	return g.kind
 }
 
+// Resumed reports whether the previous process held the lock, by the same node: with
+// [Config].SessionFile nobody else has had it in between, and the token is the same.
+func (g *Grant) Resumed() bool { return g.node.resumed }
+
+// record has the grant noted in the session file, if there is one.
+func (g *Grant) record() {
+	g.node.link.keeper.Hold(g.Session(), Held{Path: g.path, Node: g.node.path, Token: g.token})
+}
+
 // Session returns the session that owns the lock's node.
 func (g *Grant) Session() int64 { return g.node.lease.id }
 
@@ -219,6 +228,7 @@ func (g *Grant) keep() {
 		}
 	}
 	err := g.leave()
+	g.node.link.keeper.Release(g.node.path)
 	g.node.link.mu.Lock()
 	defer g.node.link.mu.Unlock()
 	g.leaveErr = err

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"lockkeeper/recipes/internal/sessionfile"
 )
 
 // link is the connection of a Session: the client under it, the lease of the ZooKeeper session in
@@ -18,6 +20,7 @@ type link struct {
 	conn    Conn
 	timeout func() time.Duration // of the session in force, as negotiated
 	log     *slog.Logger
+	keeper  *sessionfile.Keeper   // of Config.SessionFile; nil: none
 	quit    chan struct{}         // closed when the link ends
 	endErr  atomic.Pointer[error] // why it has ended; nil while it lives
 	wg      sync.WaitGroup

@@ -57,11 +57,14 @@ func NodeKind(name string) (kind Kind, contends bool) {
 //
 //	_c_xxxxxxxx-xxxx-4xxx-xxxx-xxxxxxxxxxxx-lock-
 //
+// protectPrefix begins the names of our numbered nodes, and of Curator's.
+const protectPrefix = "_c_"
+
 // The UUID makes the node findable when the reply to its creation, with the sequence number that
 // the server appends, was lost.
 func protect(name string) string {
 	u := newUUID()
-	return fmt.Sprintf("_c_%s-%s-%s-%s-%s-%s", u[:8], u[8:12], u[12:16], u[16:20], u[20:], name)
+	return fmt.Sprintf(protectPrefix+"%s-%s-%s-%s-%s-%s", u[:8], u[8:12], u[12:16], u[16:20], u[20:], name)
 }
 
 // predecessor finds, among the children of a lock's path, the node that comes next before own: the

@@ -1,6 +1,7 @@
 package recipes
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -40,6 +41,8 @@ type node struct {
 	ctime int64           // when the cluster made it, in ms, by its clock
 	made  time.Time       // a time at which the node was there already
 	own   <-chan zk.Event // watch on the node
+	// resumed: the previous process held something by the node, which it has made in our session
+	resumed bool
 }
 
 // fixed is the name of a node without a sequence number: another contender's node may have the same
@@ -59,9 +62,18 @@ func (n *node) name() string {
 	return name
 }
 
-// create makes the node, once. The outcome of a lost request is settled before another is sent. The
-// error is zk.ErrNodeExists if another has the fixed path.
+// create makes the node, once, or takes up the one of the previous process. The outcome of a lost
+// request is settled before another is sent. The error is zk.ErrNodeExists if another has the fixed
+// path.
 func (n *node) create(ctx context.Context) error {
+	if n.path == "" {
+		if err := n.takeUp(ctx, false); err != nil {
+			return err
+		}
+	}
+	if n.path != "" {
+		return nil
+	}
 	for attempt := 1; ; attempt++ {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -93,6 +105,85 @@ func (n *node) create(ctx context.Context) error {
 			return nil
 		}
 	}
+}
+
+// takeUp makes a node that the previous process has left in our session the present one: the first
+// in the queue, if it has left several. With onlyHeld it takes none that was not held. n.path is ""
+// if there is none. A writer that was downgraded is deleted: it cannot write again.
+func (n *node) takeUp(ctx context.Context, onlyHeld bool) error {
+	if n.fixed != nil && n.fixed.create != nil {
+		return nil
+	}
+	for {
+		path, held := n.link.keeper.TakeUp(n.lease.id, onlyHeld, n.fits)
+		if path == "" {
+			return nil
+		}
+		n.path, n.resumed = path, held
+		err := n.link.again(ctx, n.lease, n.describe)
+		if errors.Is(err, errDowngraded) {
+			if err = leftNode(n.link, n.lease, path).leave(n.remove); err == nil {
+				err = errDowngraded
+			}
+		}
+		switch {
+		case errors.Is(err, zk.ErrNoNode), errors.Is(err, ErrDeleted):
+			n.link.log.Warn("recipes: somebody has deleted a node of the previous process", "node", path)
+		case !errors.Is(err, errDowngraded):
+			return err
+		}
+		n.link.keeper.Release(path)
+		n.path, n.resumed = "", false
+	}
+}
+
+// errDowngraded: the previous process only read by the node.
+var errDowngraded = errors.New("recipes: the node's holder had turned into a reader")
+
+// fits reports whether a node of our session could be this one: it has the path, or is in the queue
+// and has the name but for the UUID and the number.
+func (n *node) fits(path string) bool {
+	if n.fixed != nil {
+		return path == n.fixed.path
+	}
+	dir, name := split(path)
+	_, numbered := locknode.Sequence(name)
+	return dir == n.dir && numbered && strings.HasPrefix(name, protectPrefix) &&
+		locknode.Layout(name) == locknode.Layout(n.prefix+"0000000000")
+}
+
+// describe writes our data into a node that was taken up, where the previous process has left its
+// own. The reply, as to every write, proves the session.
+func (n *node) describe() error {
+	// A server that lags behind may not have the node yet.
+	sent := time.Now()
+	if err := n.link.writeNothing(); err != nil {
+		return err
+	}
+	n.lease.prove(sent)
+	old, _, err := n.link.conn.Get(n.path)
+	if err != nil {
+		return err
+	}
+	if downgraded(old) {
+		return errDowngraded
+	}
+	was, is := locknode.ParseInfo(old), locknode.ParseInfo(n.data)
+	if was != nil && is != nil {
+		is.Since = was.Since
+		n.data = encodeInfo(*is)
+	}
+	if bytes.Equal(old, n.data) {
+		return nil
+	}
+	err = n.set(n.data)
+	if errors.Is(err, zk.ErrNoAuth) { // then it names the previous process
+		if n.fixed != nil && was != nil {
+			n.fixed.mark = was.ID
+		}
+		return nil
+	}
+	return err
 }
 
 // request sends the request for the node, and returns the path.
@@ -377,6 +468,7 @@ func (n *node) hold(ctx context.Context, of *lease, leave func() error) (_ *Gran
 	if err := n.lease.admit(ctx, g); err != nil {
 		return nil, err
 	}
+	g.record()
 	return g, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"github.com/go-zookeeper/zk"
@@ -125,6 +126,9 @@ func (p *place) run(ctx context.Context, path string, wait bool, granted chan<- 
 
 // contend joins the queue and waits until it is the place's turn and the lease is fresh.
 func (p *place) contend(ctx context.Context, path string, wait bool) (*Grant, error) {
+	if err := p.resumeLease(ctx); err != nil {
+		return nil, err
+	}
 	if gate := p.gate; gate != nil {
 		if err := gate.enter(ctx, wait); err != nil {
 			return nil, err
@@ -165,18 +169,52 @@ func (p *place) contend(ctx context.Context, path string, wait bool) (*Grant, er
 		}
 	default:
 	}
+	g.record()
 	return g, nil
+}
+
+// resumeLease takes up a lease that the previous process held. The way to it, through the gate and
+// to a turn, is behind that process: who is at the gate now waits for this lease.
+//
+// A lease of that process without a node at the gate, which it has not noted as held, is deleted:
+// nobody knows whether it had its turn.
+func (p *place) resumeLease(ctx context.Context) error {
+	if p.gate == nil || p.s.link.keeper == nil {
+		return nil
+	}
+	if err := p.connect(ctx); err != nil {
+		return err
+	}
+	if err := p.node.takeUp(ctx, true); err != nil {
+		return err
+	}
+	if p.node.path == "" {
+		l := p.node.lease
+		p.node.lease = nil // the gate's
+		if slices.ContainsFunc(p.s.link.keeper.Left(l.id), p.gate.node.fits) {
+			return nil
+		}
+		return p.s.giveBack(l, p.node.fits)
+	}
+	p.gate, p.turn = nil, func(context.Context, bool) error { return nil }
+	return nil
+}
+
+// connect waits for a session, unless the place has one.
+func (p *place) connect(ctx context.Context) error {
+	if p.node.lease != nil { // the gate's
+		return nil
+	}
+	p.doing.set("waiting for a connection")
+	lease, err := p.s.link.ready(ctx)
+	p.node.lease = lease
+	return err
 }
 
 // enter makes the node and watches it.
 func (p *place) enter(ctx context.Context, wait bool) error {
-	if p.node.lease == nil { // else it is the gate's
-		p.doing.set("waiting for a connection")
-		lease, err := p.s.link.ready(ctx)
-		if err != nil {
-			return err
-		}
-		p.node.lease = lease
+	if err := p.connect(ctx); err != nil {
+		return err
 	}
 	p.doing.set("joining the queue")
 	err := p.node.create(ctx)

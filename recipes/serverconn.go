@@ -1,6 +1,7 @@
 package recipes
 
 import (
+	"bytes"
 	"crypto/md5"
 	"crypto/rand"
 	"crypto/subtle"
@@ -15,6 +16,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"lockkeeper/recipes/internal/sessionfile"
 )
 
 // serverConn is a connection to one server. It stands between go-zookeeper and the network for the
@@ -33,6 +36,7 @@ import (
 //     hosts.replyPatience. A reconfig may take longer, while pings are answered: the next ping
 //     tells.
 //   - When reading fails, writing does, so that go-zookeeper gets on.
+//   - With a session file, the first handshake attaches to the session in it: see greet.
 //
 // go-zookeeper reads from a connection in one goroutine at a time, and writes in one at a time. The
 // goroutine that does the handshake is the only one until it is done.
@@ -41,6 +45,8 @@ type serverConn struct {
 	d       *dialer
 	address string
 
+	greeted bool   // the handshake has been written; writer only
+	offers  bool   // it offers the session of the previous process; reader after the handshake
 	begun   bool   // the handshake's answer has been awaited; reader only
 	pending []byte // the rest of it for go-zookeeper; reader only
 
@@ -113,6 +119,13 @@ func (c *serverConn) end(err error) error {
 
 // Write writes, and from then on waits for something to arrive.
 func (c *serverConn) Write(b []byte) (int, error) {
+	if c.d.left.Load() {
+		return 0, c.fail(net.ErrClosed)
+	}
+	if !c.greeted {
+		c.greeted = true
+		b = c.greet(b)
+	}
 	c.mu.Lock()
 	arrived := c.arrived
 	c.mu.Unlock()
@@ -232,11 +245,18 @@ func (c *serverConn) handshake() ([]byte, error) {
 	var events []byte
 	const head = 20
 	if len(answer) >= head {
-		timeoutMs := int32(binary.BigEndian.Uint32(answer[8:]))
 		sessionID := binary.BigEndian.Uint64(answer[12:])
-		if timeoutMs > 0 && sessionID != 0 { // else the session has expired
-			c.d.granted.ms.Store(timeoutMs)
+		if int32(binary.BigEndian.Uint32(answer[8:])) <= 0 || sessionID == 0 {
+			c.refused() // the session has expired
+		} else {
+			if err := c.keep(answer); err != nil {
+				return nil, err
+			}
+			c.d.granted.ms.Store(int32(binary.BigEndian.Uint32(answer[8:])))
 			if err := c.authenticate(); err != nil {
+				return nil, err
+			}
+			if err := c.resume(); err != nil {
 				return nil, err
 			}
 			if events, err = c.watchTree(); err != nil {
@@ -249,6 +269,156 @@ func (c *serverConn) handshake() ([]byte, error) {
 	c.established, c.replyBy = true, time.Time{}
 	return append(answer, events...), c.Conn.SetDeadline(time.Time{})
 }
+
+// greet is the handshake to write instead of go-zookeeper's: where that begins a session, it
+// attaches to the one of the previous process, if there is one to try, or else has the timeout that
+// was configured. go-zookeeper learns the session from the answer.
+//
+//	length(4) protocolVersion(4) lastZxidSeen(8) timeOut(4, ms) sessionId(8) passwd(4+16) ...
+func (c *serverConn) greet(frame []byte) []byte {
+	const timeoutAt, idAt, passwordAt, size = 16, 20, 32, 48
+	if c.d.keeper == nil || len(frame) < size || binary.BigEndian.Uint64(frame[idAt:]) != 0 {
+		return frame
+	}
+	frame = bytes.Clone(frame)
+	timeoutMs := int32(max(1, c.d.asked.Milliseconds()))
+	if s, ok := c.d.keeper.Offer(); ok {
+		c.offers = true
+		timeoutMs = min(timeoutMs, s.TimeoutMs)
+		binary.BigEndian.PutUint64(frame[idAt:], uint64(s.ID))
+		copy(frame[passwordAt:size], s.Password)
+	}
+	binary.BigEndian.PutUint32(frame[timeoutAt:], uint32(timeoutMs))
+	return frame
+}
+
+// refused takes note that the server does not know the session.
+func (c *serverConn) refused() {
+	if c.offers {
+		c.d.keeper.Refused()
+	}
+}
+
+// keep has the session of the answer written to the session file, if there is one. The timeout in
+// the answer becomes the shortest that was ever granted: a new leader of ZooKeeper's counts with
+// the timeout of the session's creation until it has heard from us.
+func (c *serverConn) keep(answer []byte) error {
+	const passwordAt, size = 24, 40
+	switch {
+	case c.d.keeper == nil:
+		return nil
+	case len(answer) < size:
+		return c.end(fmt.Errorf("recipes: %s answers a handshake with %d bytes, and no password", c.address,
+			len(answer)))
+	}
+	timeoutMs, err := c.d.keeper.Attached(sessionfile.Session{
+		ID:        int64(binary.BigEndian.Uint64(answer[12:])),
+		TimeoutMs: int32(binary.BigEndian.Uint32(answer[8:])),
+		Password:  bytes.Clone(answer[passwordAt:size]),
+	})
+	if err != nil {
+		return c.end(err) // a session that no later process could attach to is none
+	}
+	binary.BigEndian.PutUint32(answer[8:], uint32(timeoutMs))
+	return nil
+}
+
+// resume lists the nodes of a session that was taken up, behind a write that changes nothing: no
+// request that the previous process has sent comes later. A new session lists its nodes, none, too,
+// so that a server that has no such list is found out before it matters.
+func (c *serverConn) resume() error {
+	if c.d.keeper == nil || c.d.listed {
+		return nil
+	}
+	// The header of an operation that is none, the last one.
+	nothing := []byte{0xff, 0xff, 0xff, 0xff, 1, 0xff, 0xff, 0xff, 0xff}
+	if _, err := c.ask(multiXid, multiOp, nothing); err != nil {
+		return err
+	}
+	reply, err := c.ask(getEphemeralsXid, getEphemeralsOp, []byte("\x00\x00\x00\x01/"))
+	if _, refuses := errors.AsType[errRefused](err); refuses {
+		return c.end(fmt.Errorf("recipes: session file: the server does not list a session's nodes, as "+
+			"ZooKeeper does since 3.6: %w", err))
+	}
+	if err != nil {
+		return err
+	}
+	nodes, err := parseStrings(reply)
+	if err == nil {
+		err = c.d.keeper.Resumed(nodes)
+	}
+	if err != nil {
+		return c.end(err)
+	}
+	c.d.listed = true
+	return nil
+}
+
+// ask makes a request during the handshake, and returns the body of the reply.
+//
+//	length(4) xid(4) op(4) body
+//	length(4) xid(4) zxid(8) error(4) body
+func (c *serverConn) ask(xid int32, op uint32, body []byte) ([]byte, error) {
+	b := binary.BigEndian.AppendUint32(nil, uint32(8+len(body)))
+	b = binary.BigEndian.AppendUint32(b, uint32(xid))
+	b = binary.BigEndian.AppendUint32(b, op)
+	if _, err := c.Conn.Write(append(b, body...)); err != nil {
+		return nil, err
+	}
+	reply, err := readFrameUpTo(c.Conn, maxNodeList)
+	if err != nil {
+		return nil, err
+	}
+	if len(reply) < 20 || int32(binary.BigEndian.Uint32(reply[4:])) != xid {
+		return nil, fmt.Errorf("recipes: %s answers a request with a frame of %d bytes that is no reply to it",
+			c.address, len(reply))
+	}
+	switch code := int32(binary.BigEndian.Uint32(reply[16:])); code {
+	case 0:
+		return reply[20:], nil
+	case saslRequired:
+		return nil, c.end(fmt.Errorf("%s: %w", c.address, ErrLoginRequired))
+	default:
+		return nil, errRefused{c.address, code}
+	}
+}
+
+// errRefused is an error in a server's reply.
+type errRefused struct {
+	address string
+	code    int32
+}
+
+func (e errRefused) Error() string { return fmt.Sprintf("%s answers error %d", e.address, e.code) }
+
+// parseStrings reads a list of strings: its length, -1 for none, and for each the length and the
+// text.
+func parseStrings(b []byte) (list []string, err error) {
+	number := func() int {
+		if len(b) < 4 {
+			err = errors.New("recipes: the server's list of nodes is cut off")
+			return 0
+		}
+		n := int(int32(binary.BigEndian.Uint32(b)))
+		b = b[4:]
+		return n
+	}
+	for n := number(); n > 0 && err == nil; n-- {
+		size := number()
+		if size < 0 || size > len(b) {
+			return nil, errors.New("recipes: the server's list of nodes is cut off")
+		}
+		list, b = append(list, string(b[:size])), b[size:]
+	}
+	return list, err
+}
+
+// The xids and operations of the requests of resume, and the bytes of the longest list of nodes.
+const (
+	multiXid, multiOp                 = -107, 14
+	getEphemeralsXid, getEphemeralsOp = -108, 103
+	maxNodeList                       = 16 << 20
+)
 
 // Numbers of the protocol: the xid and the operation of a request that shows an identity, and the
 // error of its refusal.
@@ -309,13 +479,16 @@ func authRequest(a Auth) []byte {
 }
 
 // readFrame reads a frame of the handshake, with its length.
-func readFrame(r io.Reader) ([]byte, error) {
+func readFrame(r io.Reader) ([]byte, error) { return readFrameUpTo(r, maxHandshake) }
+
+// readFrameUpTo is readFrame with another limit, in bytes.
+func readFrameUpTo(r io.Reader, most uint32) ([]byte, error) {
 	frame := make([]byte, 4)
 	if _, err := io.ReadFull(r, frame); err != nil {
 		return nil, err
 	}
 	n := binary.BigEndian.Uint32(frame)
-	if n > maxHandshake {
+	if n > most {
 		return nil, fmt.Errorf("recipes: the server answers the handshake with %d bytes", n)
 	}
 	frame = append(frame, make([]byte, n)...)
