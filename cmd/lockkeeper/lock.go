@@ -23,11 +23,12 @@ import (
 // holdFlags are the flags of lock and elect: of holding something while a command runs.
 type holdFlags struct {
 	clientFlags
-	args      []string // CMD
-	onLost    string
-	rest      string
-	killAfter time.Duration
-	note      string
+	args        []string // CMD
+	onLost      string
+	rest        string
+	killAfter   time.Duration
+	note        string
+	sessionFile string
 }
 
 const (
@@ -52,6 +53,8 @@ func (f *holdFlags) flags(fs *flag.FlagSet, e env) {
 		"`action` when CMD has ended and processes that it has started have not: wait for them, kill them, or "+
 			"leave them and give the path back (default wait)")
 	f.aclFlag(fs)
+	fs.StringVar(&f.sessionFile, "session-file", "", "`file` keeps the session, for this command to take up when it "+
+		"is killed and started again: it still holds PATH then, with the same token (only on Linux)")
 	fs.StringVar(&f.note, "note", "", "`text` why; others see it with 'lockkeeper locks'")
 }
 
@@ -88,11 +91,40 @@ func (f *holdFlags) open() (*client, <-chan os.Signal, error) {
 		return nil, nil, f.fail(exitStatus(guard.CannotStart(err)), err)
 	}
 	signals := guard.Catch()
-	c, err := f.connect(recipes.Config{Logger: slog.New(&clientLog{clientFlags: &f.clientFlags})})
+	c, err := f.connectAfter(signals)
 	if err != nil {
-		return nil, nil, f.fail(exitTrouble, err)
+		return nil, nil, err
 	}
 	return c, signals, nil
+}
+
+// connectAfter connects when the previous process, and the CMD that it has run, have ended: they
+// have the session file until then. After a session timeout there is nothing to wait for. The error
+// is an exitStatus.
+func (f *holdFlags) connectAfter(signals <-chan os.Signal) (*client, error) {
+	const pause = 20 * time.Millisecond
+	config := recipes.Config{
+		Logger: slog.New(&clientLog{clientFlags: &f.clientFlags}), SessionFile: f.sessionFile,
+	}
+	told := time.After(reachPatience)
+	for began := time.Now(); ; {
+		c, err := f.connect(config)
+		switch {
+		case err == nil:
+			return c, nil
+		case !errors.Is(err, recipes.ErrInUse) || time.Since(began) > f.session:
+			return nil, f.fail(exitTrouble, err)
+		}
+		select {
+		case <-time.After(pause):
+		case <-told:
+			f.say("in use", err.Error()+"; waiting for its end")
+		case s := <-signals:
+			if s, ok := guard.Interrupts(s); ok {
+				return nil, exitStatus(s)
+			}
+		}
+	}
 }
 
 func checkPath(path string) error {
@@ -221,8 +253,7 @@ func (f *holdFlags) acquire(c *client, signals <-chan os.Signal, timeout time.Du
 				return nil, f.notAcquired(c, o.err)
 			}
 			f.warnOfOpenPath(c)
-			f.tell("acquired", fmt.Sprintf("holds %s, token %d", f.path, o.g.Token()), "token", o.g.Token(), "node",
-				o.g.Node())
+			f.tellAcquired(c, o.g)
 			return o.g, nil
 		case s := <-signals:
 			if s, ok := guard.Interrupts(s); ok {
@@ -246,6 +277,19 @@ func (f *holdFlags) acquire(c *client, signals <-chan os.Signal, timeout time.Du
 				f.say("unreachable", c.unreachable()+"; still trying")
 			}
 		}
+	}
+}
+
+// tellAcquired writes that the path is held, and has the nodes of the previous process deleted that
+// were for something else: for another path, or another kind of lock.
+func (f *holdFlags) tellAcquired(c *client, g *recipes.Grant) {
+	text := fmt.Sprintf("holds %s, token %d", f.path, g.Token())
+	if g.Resumed() {
+		text += ", as before the restart"
+	}
+	f.tell("acquired", text, "token", g.Token(), "node", g.Node(), "resumed", g.Resumed())
+	if f.sessionFile != "" {
+		go func() { _ = c.GiveBack(context.Background()) }() // the session's end does the rest
 	}
 }
 
@@ -320,9 +364,11 @@ func (f *holdFlags) hold(conn *client, g *recipes.Grant, signals <-chan os.Signa
 				"has the lock",
 			f.killAfter, third.Round(time.Millisecond), f.args[0]))
 	}
-	c, err := guard.Start(f.args, []string{
-		"LOCKKEEPER_LOCK=" + f.path, "LOCKKEEPER_TOKEN=" + strconv.FormatInt(g.Token(), 10), f.withinVariable(g),
-	}, f.onLost == onLostKill)
+	// With a session file the next process has the same lock at once, when CMD has ended, and all
+	// that it has started but may not leave behind.
+	c, err := guard.Start(f.args, f.variables(g), guard.Options{
+		Die: f.onLost == onLostKill || f.sessionFile != "", Kept: conn.FileLock(), Inherit: f.rest != restLeave,
+	})
 	if err != nil {
 		return false, f.fail(exitStatus(guard.CannotStart(err)), err)
 	}
@@ -387,6 +433,17 @@ func (f *holdFlags) end(c *guard.Child, grace time.Duration, signals <-chan os.S
 	c.Kill(grace, signals, func() {
 		f.say("still running", fmt.Sprintf("what %s has started does not end%s", f.args[0], runs(c)))
 	})
+}
+
+// variables are the entries of the environment that tell CMD of the lock.
+func (f *holdFlags) variables(g *recipes.Grant) []string {
+	all := []string{
+		"LOCKKEEPER_LOCK=" + f.path, "LOCKKEEPER_TOKEN=" + strconv.FormatInt(g.Token(), 10), f.withinVariable(g),
+	}
+	if f.sessionFile != "" {
+		all = append(all, "LOCKKEEPER_RESUMED="+strconv.FormatBool(g.Resumed()))
+	}
+	return all
 }
 
 // withinVariable returns the environment entry that lists the locks around a command: g, and those

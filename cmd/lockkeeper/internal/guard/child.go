@@ -45,16 +45,27 @@ func Catch() <-chan os.Signal {
 	return ch
 }
 
+// Options are the settings of a command.
+type Options struct {
+	// Die: the command and all that it has started are killed when this process is killed:
+	// otherwise they would go on without the lock.
+	Die bool
+	// Kept, if it is not nil, is a file that stays open until the guard has ended, and with it all
+	// that the command has started. With a lock on the file, no process that comes after this one
+	// takes its place before. On Windows it does not.
+	Kept *os.File
+	// Inherit: the command has the file open, too, in case that the guard is killed.
+	Inherit bool
+}
+
 // Start starts a command. Its input and outputs are ours.
 //
 // Without a terminal it leads a process group of its own, so that a signal reaches what it has
-// started, too. On a terminal it stays in ours, where Ctrl-C and Ctrl-Z find it. If dieWithUs, it
-// and all that it has started are killed when this process is killed: otherwise they would go on
-// without the lock.
-func Start(args, environment []string, dieWithUs bool) (*Child, error) {
+// started, too. On a terminal it stays in ours, where Ctrl-C and Ctrl-Z find it.
+func Start(args, environment []string, o Options) (*Child, error) {
 	c := &Child{Ended: make(chan struct{}), Done: make(chan struct{}),
 		group: !term.IsTerminal(int(os.Stdin.Fd()))}
-	return c, c.start(args, append(os.Environ(), environment...), dieWithUs)
+	return c, c.start(args, append(os.Environ(), environment...), o)
 }
 
 // CannotStart is the exit status for a command that does not start.

@@ -72,7 +72,7 @@ func TestMain(m *testing.M) {
 func TestGuardKilledBeforeItsReport(t *testing.T) {
 	t.Setenv(killedEarly, "1")
 	file := filepath.Join(t.TempDir(), "pid")
-	c, err := Start([]string{"sh", "-c", `setsid sleep 1000 & echo $! > ` + file}, nil, true)
+	c, err := Start([]string{"sh", "-c", `setsid sleep 1000 & echo $! > ` + file}, nil, Options{Die: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -53,9 +53,11 @@ const Name = "lock-guard"
 const (
 	controlFD = 3 // an order, and then leaveOrder or the end
 	reportFD  = 4 // reports
+	keptFD    = 5 // a file that is open as long as the guard runs, if there is one
 	// aliveFD is the pipe that the command inherits where there is no reaper: a number that scripts
-	// do not use for themselves.
-	aliveFD = 47
+	// do not use for themselves. As inheritedFD it inherits the kept file.
+	aliveFD     = 47
+	inheritedFD = 48
 )
 
 // leaveOrder tells the guard to end without killing anybody.
@@ -66,6 +68,8 @@ type order struct {
 	Args  []string
 	Group int  // the process group to run it in; 0: a new one
 	Die   bool // kill all when the pipe ends
+	// Inherit: the command inherits the keptFD
+	Inherit bool
 }
 
 // report is what the guard tells: the process, its end, or why it cannot be run.
@@ -96,13 +100,13 @@ func (e errNotRun) Is(target error) bool {
 }
 
 // start starts the guard, and has it start the command.
-func (c *Child) start(args, environment []string, die bool) error {
+func (c *Child) start(args, environment []string, options Options) error {
 	self, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("where is this program? %w", err)
 	}
 	becomeReaper() // of the guard's children, should that be killed
-	o := order{Args: args, Die: die}
+	o := order{Args: args, Die: options.Die, Inherit: options.Inherit && options.Kept != nil}
 	if !c.group {
 		o.Group = syscall.Getpgrp()
 	}
@@ -114,12 +118,15 @@ func (c *Child) start(args, environment []string, die bool) error {
 	if err != nil {
 		return err
 	}
-	c.die, c.control = die, controlWrite
+	c.die, c.control = o.Die, controlWrite
 	c.guard = exec.Command(self, Command)
 	c.guard.Args[0] = Name
 	c.guard.Stdin, c.guard.Stdout, c.guard.Stderr = os.Stdin, os.Stdout, os.Stderr
 	c.guard.Env = environment
 	c.guard.ExtraFiles = []*os.File{controlRead, reportWrite}
+	if options.Kept != nil {
+		c.guard.ExtraFiles = append(c.guard.ExtraFiles, options.Kept)
+	}
 	c.guard.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	err = c.guard.Start()
 	controlRead.Close()
@@ -283,6 +290,7 @@ func Run() int {
 	runtime.LockOSThread()
 	syscall.CloseOnExec(controlFD)
 	syscall.CloseOnExec(reportFD)
+	syscall.CloseOnExec(keptFD)
 	nameProcess(Name)
 	for _, s := range Forwarded { // they are for the command; it would inherit that we ignore them
 		if !signal.Ignored(s) {
@@ -327,14 +335,20 @@ func (o order) run(reaper bool) (cmd *exec.Cmd, alive *os.File, err error) {
 	if o.Die {
 		dieWithParent(cmd.SysProcAttr)
 	}
+	inherit := func(f *os.File, fd int) {
+		cmd.ExtraFiles = append(cmd.ExtraFiles, make([]*os.File, fd-2-len(cmd.ExtraFiles))...)
+		cmd.ExtraFiles[fd-3] = f
+	}
 	if !reaper {
 		var inherited *os.File
 		if alive, inherited, err = os.Pipe(); err != nil {
 			return nil, nil, err
 		}
 		defer inherited.Close()
-		cmd.ExtraFiles = make([]*os.File, aliveFD-2)
-		cmd.ExtraFiles[aliveFD-3] = inherited
+		inherit(inherited, aliveFD)
+	}
+	if o.Inherit {
+		inherit(os.NewFile(keptFD, "kept"), inheritedFD)
 	}
 	err = cmd.Start()
 	if errors.Is(err, syscall.EPERM) && o.Group != 0 { // the group has gone meanwhile

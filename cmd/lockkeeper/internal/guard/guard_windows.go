@@ -21,7 +21,7 @@ func Run() int { return exitTrouble }
 // family is the command. What that starts is not known.
 type family struct{ cmd *exec.Cmd }
 
-func (c *Child) start(args, environment []string, _ bool) error {
+func (c *Child) start(args, environment []string, _ Options) error {
 	c.cmd = exec.Command(args[0], args[1:]...)
 	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	c.cmd.Env = environment
