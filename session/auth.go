@@ -14,16 +14,16 @@ import (
 // connection.
 var errOtherEnsemble = errors.New("session: the client expects another ensemble (ensembleAuthName)")
 
-// login authenticates one connection. Only Submit's goroutine uses it, after the handshake.
+// login authenticates one connection. It is made for a call. Only Submit's goroutine uses it, after
+// the handshake.
 type login struct {
-	m    *member
-	c    *connection
-	sasl *sasl.Server // the login with SASL, once it has begun
+	m *member
+	c *connection
 }
 
 // authenticate adds the identities that an auth packet proves. Requests that were received before
 // keep the identities they had. An error means that the connection must be closed.
-func (l *login) authenticate(p *wire.AuthPacket) (wire.Code, error) {
+func (l login) authenticate(p *wire.AuthPacket) (wire.Code, error) {
 	auth := &l.m.cfg.Auth
 	switch {
 	case p.Scheme == "ip":
@@ -33,7 +33,7 @@ func (l *login) authenticate(p *wire.AuthPacket) (wire.Code, error) {
 		pair := wire.DecodeUTF8(p.Auth)
 		if auth.claimsSuper(pair) {
 			// The client goes on with the identity of a user with that password.
-			l.m.superLoginRefused(l.c.id, l.c.addr.String(), "digest")
+			l.m.superLoginRefused(l.c.id(), l.c.addr().String(), "digest")
 		}
 		return l.identifyAll(auth.digestIdentities(pair)), nil
 	case p.Scheme == "ensemble" && auth.Ensembles != nil:
@@ -51,15 +51,15 @@ func (l *login) authenticate(p *wire.AuthPacket) (wire.Code, error) {
 
 // refuse counts and logs a login that is refused. A client that tries passwords does not fill
 // the disk: the lines of an address are bounded.
-func (l *login) refuse(why ...any) {
+func (l login) refuse(why ...any) {
 	l.m.stats.inc(&l.m.stats.LoginsRefused)
-	l.m.refusals.Warn("login "+l.c.addr.String(), "authentication refused",
-		append([]any{"session", l.c.id, "client", l.c.addr}, why...)...)
+	l.m.refusals.Warn("login "+l.c.addr().String(), "authentication refused",
+		append([]any{"session", l.c.id(), "client", l.c.addr()}, why...)...)
 }
 
 // opensKey reports whether a number is a multiple of the number in /key: the scheme that comes with
 // ZooKeeper as an example. Without such data every login is accepted.
-func (l *login) opensKey(auth string) bool {
+func (l login) opensKey(auth string) bool {
 	var data []byte
 	l.m.replica.View(func(store *znode.Store) { data, _, _ = store.Get("/key", []znode.Identity{superIdentity}) })
 	if data == nil {
@@ -71,15 +71,15 @@ func (l *login) opensKey(auth string) bool {
 }
 
 // stepSASL takes a token of a client that logs in with SASL, and returns the body of the answer.
-func (l *login) stepSASL(token []byte) (answer *wire.SASLRequest, code wire.Code) {
+func (l login) stepSASL(token []byte) (answer *wire.SASLRequest, code wire.Code) {
 	auth := &l.m.cfg.Auth
 	if auth.SASLUsers == nil {
 		return new(wire.SASLRequest), wire.CodeOK // a null token: this server does not do SASL
 	}
-	if l.sasl == nil {
-		l.sasl = sasl.NewServer(auth.SASLUsers)
+	if l.c.sasl == nil {
+		l.c.sasl = sasl.NewServer(auth.SASLUsers)
 	}
-	reply, user, err := l.sasl.Step(token)
+	reply, user, err := l.c.sasl.Step(token)
 	required := slices.Contains(auth.RequiredSchemes, "sasl")
 	switch {
 	case err == nil && user == "":
@@ -92,22 +92,22 @@ func (l *login) stepSASL(token []byte) (answer *wire.SASLRequest, code wire.Code
 		if any := auth.AnySASLUser; any != "" && any != user {
 			ids = append(ids, znode.Identity{Scheme: "sasl", ID: any})
 		}
-		l.m.log.Debug("authenticated", "session", l.c.id, "client", l.c.addr, "scheme", "sasl", "user", user)
+		l.m.log.Debug("authenticated", "session", l.c.id(), "client", l.c.addr(), "scheme", "sasl", "user", user)
 		return &wire.SASLRequest{Token: reply}, l.identifyAll(ids)
 	case required:
 		code = wire.CodeSessionClosedRequireSASLAuth
 	case !auth.SASLOptional:
 		code = wire.CodeAuthFailed
 	}
-	if slices.Contains(auth.SuperUsers, l.sasl.Mistaken()) {
-		l.m.superLoginRefused(l.c.id, l.c.addr.String(), "sasl")
+	if slices.Contains(auth.SuperUsers, l.c.sasl.Mistaken()) {
+		l.m.superLoginRefused(l.c.id(), l.c.addr().String(), "sasl")
 	}
 	l.refuse("scheme", "sasl", "err", err)
 	return new(wire.SASLRequest), code
 }
 
 // identifyAll adds identities to the connection.
-func (l *login) identifyAll(ids []znode.Identity) wire.Code {
+func (l login) identifyAll(ids []znode.Identity) wire.Code {
 	if !l.add(ids, "authentication refused: the connection has authenticated with too many identities") {
 		return wire.CodeAuthFailed
 	}
@@ -115,14 +115,14 @@ func (l *login) identifyAll(ids []znode.Identity) wire.Code {
 }
 
 // add adds identities to the connection, or logs why it would have too many.
-func (l *login) add(ids []znode.Identity, tooMany string) bool {
+func (l login) add(ids []znode.Identity, tooMany string) bool {
 	if !l.m.gate.Identify(&l.c.account, slices.Concat(*l.c.ids.Load(), ids)) {
 		return false
 	}
 	for _, id := range ids {
 		if !l.identify(id) {
 			l.m.stats.inc(&l.m.stats.IdentitiesRefused)
-			l.m.log.Warn(tooMany+" (maxIdentities, maxIdentityBytes)", "session", l.c.id, "client", l.c.addr)
+			l.m.log.Warn(tooMany+" (maxIdentities, maxIdentityBytes)", "session", l.c.id(), "client", l.c.addr())
 			return false
 		}
 	}
@@ -131,7 +131,7 @@ func (l *login) add(ids []znode.Identity, tooMany string) bool {
 
 // identify adds an identity to the connection; false if it would have too many. Only Submit's
 // goroutine calls it.
-func (l *login) identify(id znode.Identity) bool {
+func (l login) identify(id znode.Identity) bool {
 	ids := *l.c.ids.Load()
 	if slices.Contains(ids, id) {
 		return true
@@ -149,12 +149,12 @@ func (l *login) identify(id znode.Identity) bool {
 }
 
 // lacksRequired reports whether the connection has to authenticate before it may send op.
-func (l *login) lacksRequired(op wire.Op) bool {
+func (l login) lacksRequired(op wire.Op) bool {
 	return op != wire.OpAuth && op != wire.OpSASL && !l.provedEnough()
 }
 
 // provedEnough reports whether the connection has authenticated as far as it has to.
-func (l *login) provedEnough() bool {
+func (l login) provedEnough() bool {
 	required := l.m.cfg.Auth.RequiredSchemes
 	return required == nil ||
 		slices.ContainsFunc(*l.c.ids.Load(),

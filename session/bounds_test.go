@@ -141,8 +141,8 @@ func TestEphemeralsOfASessionAreBounded(t *testing.T) {
 			t.Errorf("%d refusals are counted", n)
 		}
 		r.View(func(s *znode.Store) {
-			if n := s.Sessions().EphemeralCount(c.s.ID()); n != 3 || c.s.held.Ephemerals != 0 {
-				t.Errorf("%d ephemerals, %d on their way", n, c.s.held.Ephemerals)
+			if n := s.Sessions().EphemeralCount(c.s.ID()); n != 3 || c.s.queue != nil {
+				t.Errorf("%d ephemerals, %d requests on their way", n, c.s.lenLocked())
 			}
 		})
 	})

@@ -68,7 +68,7 @@ func (r *leaseReports) send(ctx context.Context, replica Replica) bool {
 		}
 		c.lease.waiting.Store(false) // a request from now on is for the next report
 		live = append(live, c)
-		ids = append(ids, c.id)
+		ids = append(ids, c.id())
 		opens = append(opens, c.lease.openSince.Swap(0))
 	}
 	if len(ids) == 0 {
@@ -85,7 +85,7 @@ func (r *leaseReports) send(ctx context.Context, replica Replica) bool {
 	at := r.at.instant(from)
 	for i, c := range live {
 		// The answer keeps the order of the report.
-		confirmed := len(extended) > 0 && extended[0] == c.id
+		confirmed := len(extended) > 0 && extended[0] == c.id()
 		if confirmed {
 			extended = extended[1:]
 			c.confirm(at)

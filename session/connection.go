@@ -1,40 +1,44 @@
 package session
 
 import (
-	"log/slog"
 	"net/netip"
 	"sync/atomic"
 	"time"
 
 	"lockkeeper/session/admission"
+	"lockkeeper/session/sasl"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
 
 // connection is a client's connection to this member: its output, its lease, its identities and
 // its watches. It knows neither the order of requests (Session) nor other connections.
+//
+// A member has tens of thousands of them, most of them idle: so a part that an idle connection does
+// not need is behind a pointer, which is nil until the part is needed (TestSessionMemory).
 type connection struct {
-	id         wire.SessionID
 	generation uint64
-	timeout    time.Duration
-	addr       netip.Addr
+	account    admission.Account // with the session's id and the client's address
 
-	account admission.Account
-	out     output
-	lease   lease
-	stats   connStats
+	out   output
+	lease lease
+	stats connStats
 	watching
 
 	// ids are the identities that the connection has authenticated as, its address first. The list
 	// is replaced and never modified.
-	ids atomic.Pointer[[]znode.Identity]
+	ids  atomic.Pointer[[]znode.Identity]
+	sasl *sasl.Server // the login with SASL, once it has begun
 
 	local *local      // of read-only mode; nil: one of the cluster's sessions
 	ended atomic.Bool // set under requests.mu
-
-	log    *slog.Logger
-	totals *stats // of all connections
 }
+
+func (c *connection) id() wire.SessionID { return c.account.Session }
+
+func (c *connection) addr() netip.Addr { return c.account.Addr }
+
+func (c *connection) timeout() time.Duration { return time.Duration(c.lease.timeout) }
 
 // local is a session of read-only mode, with or without a connection.
 type local struct {
@@ -48,16 +52,16 @@ type local struct {
 type watching struct {
 	// watched are the paths that the connection watches, in either table; nil if none
 	watched    map[string]struct{}
-	watchBytes int  // the bytes of these watches
-	reachedAt  int  // position in fanout.reached, plus 1, while a command fires
-	unwatched  bool // no watch is set any more
+	watchBytes int   // the bytes of these watches
+	reachedAt  int32 // position in fanout.reached, plus 1, while a command fires
+	unwatched  bool  // no watch is set any more
 }
 
 // notify queues a notification. It is called inside the critical section.
 func (c *connection) notify(zxid wire.Zxid, t wire.EventType, path string) {
 	event := wire.WatcherEvent{Type: t, State: wire.StateSyncConnected, Path: path}
 	if c.notice(notice{zxid: zxid, event: event}) {
-		c.totals.inc(&c.totals.PacketsSent)
+		c.out.stats.inc(&c.out.stats.PacketsSent)
 	}
 }
 
@@ -67,7 +71,8 @@ func (c *connection) notifyLater(b *backlog) { c.notice(notice{zxid: b.zxid(), b
 
 func (c *connection) notice(n notice) bool {
 	if !c.out.notify(n) {
-		c.log.Warn("client does not read its notifications, connection closed", "session", c.id, "client", c.addr)
+		c.out.log.Warn("client does not read its notifications, connection closed",
+			"session", c.id(), "client", c.addr())
 		return false
 	}
 	return true

@@ -83,8 +83,8 @@ func right(password, given []byte) bool { return subtle.ConstantTimeCompare(pass
 // response is the answer to a client that gets its session.
 func response(req *wire.ConnectRequest, c *connection, password []byte) *wire.ConnectResponse {
 	return &wire.ConnectResponse{
-		TimeoutMs:   int32(c.timeout.Milliseconds()),
-		SessionID:   c.id,
+		TimeoutMs:   int32(c.timeout().Milliseconds()),
+		SessionID:   c.id(),
 		Password:    password,
 		HasReadOnly: req.HasReadOnly,
 	}

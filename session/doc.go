@@ -32,6 +32,7 @@
 //	auth.go        logins; execute.go: requests are answered
 //	member.go      the parts that all connections of a member share; expiry.go, confirm.go: leases
 //	watch.go       the watch table; connection.go: a connection; output.go, backlog.go: its output
+//	signal.go      waiting; moment.go: times
 //
 // No file uses a name of a file above it (internal/tidy).
 //

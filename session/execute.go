@@ -9,7 +9,7 @@ import (
 	"lockkeeper/znode"
 )
 
-// executor answers the requests of one connection.
+// executor answers the requests of one connection. It is made for a call.
 type executor struct {
 	m *member
 	c *connection
@@ -34,7 +34,7 @@ type pending struct {
 // execute answers a request at its place in the session's order. It runs inside View or, behind a
 // write, inside the critical section of that write; so no change can come between the read and its
 // watch.
-func (x *executor) execute(store *znode.Store, p *pending) {
+func (x executor) execute(store *znode.Store, p *pending) {
 	h := wire.ReplyHeader{Xid: p.req.Xid, Zxid: store.Zxid(), Err: p.code}
 	var body wire.Record
 	bytes := 0
@@ -52,7 +52,7 @@ func (x *executor) execute(store *znode.Store, p *pending) {
 	case p.code == wire.CodeUnimplemented:
 		h.Zxid = wire.ZxidNone
 	}
-	x.m.audit.refused(x.c.id, p.ids, &p.req, p.code)
+	x.m.audit.refused(x.c.id(), p.ids, &p.req, p.code)
 	x.reply(p, h, body, bytes)
 }
 
@@ -66,11 +66,11 @@ const multiReadNames = 100_000
 
 // measure returns the largest size of the answer to a request, without making it; BadArguments if
 // that is too much.
-func (x *executor) measure(store *znode.Store, p *pending) (bytes int, code wire.Code) {
+func (x executor) measure(store *znode.Store, p *pending) (bytes int, code wire.Code) {
 	bytes, fits := x.answerSize(store, p)
 	if !fits {
 		x.m.stats.inc(&x.m.stats.TooLong)
-		x.m.log.Debug("request refused: its answer would be too long", "session", x.c.id, "client", x.c.addr, "op",
+		x.m.log.Debug("request refused: its answer would be too long", "session", x.c.id(), "client", x.c.addr(), "op",
 			p.req.Op)
 		return 0, wire.CodeBadArguments
 	}
@@ -79,7 +79,7 @@ func (x *executor) measure(store *znode.Store, p *pending) (bytes int, code wire
 
 // answerSize returns the largest size of the answer to a request, without making it, and whether
 // the limits allow it.
-func (x *executor) answerSize(store *znode.Store, p *pending) (bytes int, fits bool) {
+func (x executor) answerSize(store *znode.Store, p *pending) (bytes int, fits bool) {
 	limits := &x.m.cfg.Limits
 	max, names := limits.Response, 0
 	switch r := p.record.(type) {
@@ -88,7 +88,7 @@ func (x *executor) answerSize(store *znode.Store, p *pending) (bytes int, fits b
 	case *wire.PathRequest:
 		bytes, names = answerBytes(p.req.Op, store.Sizes(r.Path, p.ids))
 	case *wire.GetEphemeralsRequest:
-		bytes = store.Sessions().EphemeralsBytes(x.c.id)
+		bytes = store.Sessions().EphemeralsBytes(x.c.id())
 	case *wire.MultiRequest:
 		if limits.MultiReadBytes > 0 {
 			max = min(max, limits.MultiReadBytes)
@@ -123,7 +123,7 @@ func answerBytes(op wire.Op, n znode.Sizes) (bytes, names int) {
 }
 
 // answer makes the body, or the error, of a reply.
-func (x *executor) answer(store *znode.Store, p *pending) (wire.Record, wire.Code) {
+func (x executor) answer(store *znode.Store, p *pending) (wire.Record, wire.Code) {
 	switch r := p.record.(type) {
 	case *wire.PathWatchRequest:
 		return x.read(store, p, r)
@@ -142,7 +142,7 @@ func (x *executor) answer(store *znode.Store, p *pending) (wire.Record, wire.Cod
 	case *wire.MultiRequest:
 		return multiRead(store, p, r), wire.CodeOK
 	case *wire.GetEphemeralsRequest:
-		return wire.GetEphemeralsResponse{Ephemerals: ephemerals(store, x.c.id, r.PrefixPath)}, wire.CodeOK
+		return wire.GetEphemeralsResponse{Ephemerals: ephemerals(store, x.c.id(), r.PrefixPath)}, wire.CodeOK
 	}
 	if p.req.Op == wire.OpWhoAmI {
 		return wire.WhoAmIResponse{Clients: whoAmI(x.m.cfg.Auth.ownIdentities(p.ids))}, wire.CodeOK
@@ -152,7 +152,7 @@ func (x *executor) answer(store *znode.Store, p *pending) (wire.Record, wire.Cod
 
 // read answers exists, getData and getChildren, and sets the watch that goes with it. If the limits
 // leave no space for the watch, the answer is BadArguments.
-func (x *executor) read(store *znode.Store, p *pending, r *wire.PathWatchRequest) (wire.Record, wire.Code) {
+func (x executor) read(store *znode.Store, p *pending, r *wire.PathWatchRequest) (wire.Record, wire.Code) {
 	watched := func(code wire.Code, may bool, data, child watchMode) wire.Code {
 		if r.Watch && may && !x.m.watches.add(x.c, r.Path, data, child) {
 			return wire.CodeBadArguments
@@ -189,7 +189,7 @@ func readPath(store *znode.Store, p *pending, r *wire.PathRequest) (wire.Record,
 // node that it may not read nor its changes, which would tell their time: the watch is set in any
 // case. setWatches returns false if the limits leave no space for all of them: then the
 // connection has to end, because clients ignore an error here.
-func (x *executor) setWatches(store *znode.Store, r *wire.SetWatchesRequest, ids []znode.Identity) bool {
+func (x executor) setWatches(store *znode.Store, r *wire.SetWatchesRequest, ids []znode.Identity) bool {
 	const immediate = wire.ZxidNone
 	ok := true
 	again := func(paths []string, data, child watchMode, event wire.EventType, changed func(*wire.Stat) wire.Zxid) {
@@ -222,7 +222,7 @@ func (x *executor) setWatches(store *znode.Store, r *wire.SetWatchesRequest, ids
 	return ok
 }
 
-func (x *executor) addWatch(r *wire.AddWatchRequest) (wire.Record, wire.Code) {
+func (x executor) addWatch(r *wire.AddWatchRequest) (wire.Record, wire.Code) {
 	ok := false
 	switch r.Mode {
 	case wire.AddWatchPersistent:
@@ -238,7 +238,7 @@ func (x *executor) addWatch(r *wire.AddWatchRequest) (wire.Record, wire.Code) {
 	return wire.ErrorResponse{}, wire.CodeOK // the Java client insists on this body
 }
 
-func (x *executor) checkOrRemoveWatches(op wire.Op, r *wire.WatchesRequest) wire.Code {
+func (x executor) checkOrRemoveWatches(op wire.Op, r *wire.WatchesRequest) wire.Code {
 	data, child, ok := watchKind(r.Type)
 	if !ok {
 		return wire.CodeMarshallingError
@@ -297,7 +297,7 @@ func whoAmI(ids []znode.Identity) []wire.ClientInfo {
 }
 
 // writeReply returns the body of the reply to a write that succeeded.
-func (x *executor) writeReply(store *znode.Store, p *pending, res *znode.Result) wire.Record {
+func (x executor) writeReply(store *znode.Store, p *pending, res *znode.Result) wire.Record {
 	switch p.req.Op {
 	case wire.OpCreate:
 		return wire.CreateResponse{Path: res.Path}
@@ -321,7 +321,7 @@ func (x *executor) writeReply(store *znode.Store, p *pending, res *znode.Result)
 	return nil // delete, closeSession
 }
 
-func (x *executor) multiReply(res *znode.Result) wire.Record {
+func (x executor) multiReply(res *znode.Result) wire.Record {
 	results := make([]wire.MultiResult, len(res.Multi))
 	for i := range res.Multi {
 		op := &res.Multi[i]
@@ -337,13 +337,13 @@ func (x *executor) multiReply(res *znode.Result) wire.Record {
 // they are. QuotaExceeded is known to the libraries of ZooKeeper 3.7 and later only: at a code that
 // it does not know, the connection thread of kazoo ends, and the program goes on to believe that it
 // is connected and holds its locks.
-func (x *executor) quotaError(code wire.Code) wire.Code {
+func (x executor) quotaError(code wire.Code) wire.Code {
 	if code != wire.CodeQuotaExceeded {
 		return code
 	}
 	x.m.stats.inc(&x.m.stats.QuotaExceeded)
-	x.m.refusals.Warn("quota "+x.c.addr.String(), "request refused: it exceeds a quota (enforceQuota)",
-		"session", x.c.id, "client", x.c.addr)
+	x.m.refusals.Warn("quota "+x.c.addr().String(), "request refused: it exceeds a quota (enforceQuota)",
+		"session", x.c.id(), "client", x.c.addr())
 	return x.m.cfg.QuotaError
 }
 
@@ -354,7 +354,7 @@ func (x *executor) quotaError(code wire.Code) wire.Code {
 //
 // Reads with long answers take turns: each deletion in the state is noted in all listings, and
 // clients with short requests would wait for a processor behind all of them.
-func (x *executor) executeLong(p *pending) bool {
+func (x executor) executeLong(p *pending) bool {
 	if r, ok := p.record.(*wire.SetWatchesRequest); ok {
 		x.setWatchesInSteps(p, r)
 		return true
@@ -385,7 +385,7 @@ const listStep = 5000
 // listInSteps executes getChildren and getChildren2 of a node with more children than that; false
 // if it has fewer. The answer is the state at its last step, which sets the watch, too. An event
 // that fires the watch before the reply is made waits for the reply.
-func (x *executor) listInSteps(p *pending, r *wire.PathWatchRequest) bool {
+func (x executor) listInSteps(p *pending, r *wire.PathWatchRequest) bool {
 	for !x.c.ended.Load() {
 		var l *znode.Listing
 		x.m.replica.View(func(store *znode.Store) {
@@ -404,7 +404,7 @@ func (x *executor) listInSteps(p *pending, r *wire.PathWatchRequest) bool {
 }
 
 // list executes a request with a listing; false if the node was deleted meanwhile.
-func (x *executor) list(p *pending, r *wire.PathWatchRequest, l *znode.Listing) bool {
+func (x executor) list(p *pending, r *wire.PathWatchRequest, l *znode.Listing) bool {
 	var done, lost bool
 	var h wire.ReplyHeader
 	var stat wire.Stat
@@ -437,7 +437,7 @@ func (x *executor) list(p *pending, r *wire.PathWatchRequest, l *znode.Listing) 
 }
 
 // listed is the last step of listInSteps: the permission, the size of the answer, and the watch.
-func (x *executor) listed(store *znode.Store, p *pending, r *wire.PathWatchRequest) (wire.Stat, int, wire.Code) {
+func (x executor) listed(store *znode.Store, p *pending, r *wire.PathWatchRequest) (wire.Stat, int, wire.Code) {
 	bytes, code := x.measure(store, p)
 	if code != wire.CodeOK {
 		return wire.Stat{}, 0, code
@@ -462,7 +462,7 @@ const setWatchesStep = 500
 // is later than a change of a path that has not been compared yet. Therefore events that fire wait
 // until the last step, and are sent before the reply: the client sees no event before an earlier
 // one (promise C3).
-func (x *executor) setWatchesInSteps(p *pending, r *wire.SetWatchesRequest) {
+func (x executor) setWatchesInSteps(p *pending, r *wire.SetWatchesRequest) {
 	x.c.out.holdEvents()
 	fits, done := true, false
 	for !done && !x.c.ended.Load() {
@@ -508,7 +508,7 @@ func nextStep(r *wire.SetWatchesRequest) (step *wire.SetWatchesRequest, done boo
 const reportPrefix = "/zookeeper/api/v1/"
 
 // reportOf returns the name of the report that a request asks for.
-func (x *executor) reportOf(p *pending) (name string, ok bool) {
+func (x executor) reportOf(p *pending) (name string, ok bool) {
 	r, is := p.record.(*wire.PathWatchRequest)
 	if !is || p.code != wire.CodeOK || p.req.Op != wire.OpGetData || x.m.cfg.Report == nil {
 		return "", false
@@ -518,7 +518,7 @@ func (x *executor) reportOf(p *pending) (name string, ok bool) {
 
 // executeReport answers a request for a report; false if it is another one. Only Submit's goroutine
 // calls it, when all requests before are answered.
-func (x *executor) executeReport(p *pending) bool {
+func (x executor) executeReport(p *pending) bool {
 	name, ok := x.reportOf(p)
 	if !ok {
 		return false
@@ -542,31 +542,32 @@ func (x *executor) executeReport(p *pending) bool {
 }
 
 // answerWrite queues the reply to a write.
-func (x *executor) answerWrite(store *znode.Store, p *pending, res *znode.Result) {
+func (x executor) answerWrite(store *znode.Store, p *pending, res *znode.Result) {
 	var body wire.Record
 	if res.Code == wire.CodeOK {
 		body = x.writeReply(store, p, res)
 	}
 	x.reply(p, wire.ReplyHeader{Xid: p.req.Xid, Zxid: res.Zxid, Err: x.quotaError(res.Code)}, body, 0)
 	if p.req.Op == wire.OpCloseSession && res.Code == wire.CodeOK {
-		x.m.log.Debug("session closed by its client", "session", x.c.id, "zxid", res.Zxid)
+		x.m.log.Debug("session closed by its client", "session", x.c.id(), "zxid", res.Zxid)
 		x.c.out.finish(true)
 	}
 }
 
 // reply queues a reply. bytes is about the size of a body that may be large, else 0.
-func (x *executor) reply(p *pending, h wire.ReplyHeader, body wire.Record, bytes int) {
+func (x executor) reply(p *pending, h wire.ReplyHeader, body wire.Record, bytes int) {
 	if p.req.Op == wire.OpPing {
 		h.Xid = wire.XidPing
 	}
 	sent, ok := x.c.out.reply(h, body, bytes, p.own)
 	x.m.gate.Replied(&x.c.account, sent)
 	if !ok {
-		x.m.log.Warn("client does not read its answers, connection closed", "session", x.c.id, "client", x.c.addr)
+		x.m.log.Warn("client does not read its answers, connection closed", "session", x.c.id(), "client", x.c.addr())
 		return
 	}
-	latency := time.Since(p.received)
-	x.c.stats.sent(h, latency)
+	now := time.Now()
+	latency := now.Sub(p.received)
+	x.c.stats.reply(h, x.m.of(now), latency)
 	x.m.stats.replied(isWrite(p.req.Op) && p.req.Op != wire.OpSync, latency)
 	if p.last {
 		x.c.out.finish(false)

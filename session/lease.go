@@ -31,14 +31,14 @@ import (
 
 // lease is the member's knowledge of one session's lease.
 type lease struct {
-	at *instants
-	// local is set in read-only mode, in which there is no leader: confirmed is then when the
-	// client was last heard from.
-	local     bool
+	at        *instants
 	timeout   int64        // nanoseconds
 	confirmed atomic.Int64 // the lease runs until this instant plus timeout at least
-	waiting   atomic.Bool  // heard from since the last report: the session is in leaseReports
 	openSince atomic.Int64 // since when it was heard from without a confirmation, 0 if not
+	waiting   atomic.Bool  // heard from since the last report: the session is in leaseReports
+	// local is set in read-only mode, in which there is no leader: confirmed is then when the
+	// client was last heard from.
+	local bool
 }
 
 func (l *lease) init(at *instants, timeout time.Duration, since int64) {

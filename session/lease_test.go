@@ -74,7 +74,7 @@ func TestPingsKeepASessionAlive(t *testing.T) {
 		c := mustConnect(t, m, 4*time.Second)
 		c.pingEvery(4 * time.Second / 3)
 		time.Sleep(time.Hour)
-		if !alive(r, c.s.id) || c.s.ended.Load() {
+		if !alive(r, c.s.id()) || c.s.ended.Load() {
 			t.Fatal("gone")
 		}
 		// Each ping was answered at once, not only with the next report.
@@ -91,16 +91,16 @@ func TestNewLeaderGivesEverySessionItsFullTimeout(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		m.Follow()
 		time.Sleep(10 * time.Second)
-		if !alive(r, c.s.id) {
+		if !alive(r, c.s.id()) {
 			t.Fatal("expired by a member that does not lead")
 		}
 		m.Lead(r.store)
 		time.Sleep(4 * time.Second)
-		if !alive(r, c.s.id) {
+		if !alive(r, c.s.id()) {
 			t.Fatal("expired before its full timeout under the new leader")
 		}
 		time.Sleep(tick)
-		if alive(r, c.s.id) {
+		if alive(r, c.s.id()) {
 			t.Fatal("not expired")
 		}
 	})
@@ -177,7 +177,7 @@ func TestBeliefNeverOutlivesTheLease(t *testing.T) {
 			timeout := time.Duration(4+rnd.IntN(30)) * time.Second
 			c := mustConnect(t, m, timeout)
 			c.pingEvery(timeout / 3)
-			for alive(r, c.s.id) {
+			for alive(r, c.s.id()) {
 				r.ctl.Lock()
 				r.cut = rnd.IntN(2) == 0
 				r.lag = time.Duration(rnd.Int64N(int64(timeout) / 4))
@@ -249,7 +249,7 @@ func TestSuspendSilencesTheMember(t *testing.T) {
 			if len(c.frames) != 0 {
 				t.Fatalf("answered after a suspend of %v, on a lease from before it", asleep)
 			}
-			if !alive(r, c.s.id) {
+			if !alive(r, c.s.id()) {
 				t.Fatalf("a suspend of %v has expired the session", asleep)
 			}
 			r.setCut(false)
@@ -290,11 +290,11 @@ func TestSuspendedLeaderExpiresNothing(t *testing.T) {
 		c := mustConnect(t, m, 9*time.Second)
 		machine.suspend(time.Hour)
 		time.Sleep(5 * time.Second)
-		if !alive(r, c.s.id) {
+		if !alive(r, c.s.id()) {
 			t.Fatal("expired because the leader was suspended")
 		}
 		time.Sleep(10 * time.Second)
-		if alive(r, c.s.id) {
+		if alive(r, c.s.id()) {
 			t.Fatal("not expired")
 		}
 	})

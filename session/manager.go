@@ -121,7 +121,7 @@ func (m *Manager) ClientAddr(id wire.SessionID) (addr netip.Addr, connected bool
 	if s == nil {
 		return addr, false
 	}
-	return s.addr, true
+	return s.addr(), true
 }
 
 // Applied implements the replica's listener: a command has just been applied on this member.
@@ -176,7 +176,7 @@ func (m *Manager) sessionClosed(id wire.SessionID, why string) {
 	if s := m.connected.get(id); s != nil {
 		s.markEnded()
 		if s.out.abort(false) { // not if the client has closed the session: it gets the reply
-			m.log.Info("connection ended", "session", id, "client", s.addr, "why", why)
+			m.log.Info("connection ended", "session", id, "client", s.addr(), "why", why)
 		}
 	}
 }
@@ -320,7 +320,7 @@ func (m *Manager) shed() {
 		excess -= int64(h.bytes)
 		m.gate.Memory.Ended()
 		m.log.Warn("connection ended: the connections of this member hold too much that is not sent (maxClientMemory)",
-			"session", h.s.id, "client", h.s.addr, "bytes", h.bytes, "reads", !h.stalled)
+			"session", h.s.id(), "client", h.s.addr(), "bytes", h.bytes, "reads", !h.stalled)
 		h.s.end("the connections of this member hold too much that is not sent")
 	}
 }

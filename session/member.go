@@ -24,10 +24,12 @@ type member struct {
 	replica  Replica           // from Start on
 	ctx      context.Context   // ends with Close
 	instants
+	moments
 	numbers
 
 	stats     stats
 	gate      *admission.Gate
+	outputs   outputs
 	answering longAnswers // 1: see executeLong
 	watches   WatchTable
 	reports   leaseReports
@@ -37,11 +39,13 @@ type member struct {
 func (m *member) init(cfg Config) {
 	cfg.setDefaults()
 	m.cfg, m.log, m.refusals = cfg, cfg.Logger, loglimit.New(cfg.Logger)
-	m.instants = instants{cfg.Clock, cfg.Clock.Now()}
+	m.instants, m.moments = instants{cfg.Clock, cfg.Clock.Now()}, moments{time.Now()}
 	m.gate = admission.New(admission.Config{Limits: cfg.Limits, RateQuotas: cfg.RateQuotas, MaxTimeout: cfg.MaxTimeout,
 		KeepQuotas: cfg.KeepQuotas, Refusals: m.refusals})
 	m.cfg.Limits = *m.gate.Limits()
 	m.answering.Weighted = semaphore.NewWeighted(1)
+	m.outputs = outputs{moments: m.moments, log: m.log, memory: &m.gate.Memory, stats: &m.stats, long: &m.answering,
+		max: 2 * m.gate.Limits().Response}
 	m.watches.init(m.gate, &m.stats)
 	m.reports.init(&m.instants, m.log)
 	m.audit.init(cfg.Audit, &m.cfg.Auth)

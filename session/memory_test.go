@@ -195,7 +195,7 @@ func TestUnreadNotificationsEndTheConnection(t *testing.T) {
 		c, writer := connectSilent(t, m), mustConnect(t, m, 10*time.Second)
 		close(c.done)
 		c.s.out.mu.Lock()
-		c.s.out.queue.busy = true // somebody sends, and gets nowhere
+		c.s.out.queueLocked().busy = true // somebody sends, and gets nowhere
 		c.s.out.mu.Unlock()
 		path := "/" + strings.Repeat("p", 500)
 		frame := wire.AppendRequest(nil, 1, wire.OpAddWatch, wire.AddWatchRequest{Path: path, Mode: wire.AddWatchPersistent})[4:]

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"os"
 	"slices"
 	"sync"
@@ -24,30 +25,40 @@ type longAnswers struct {
 	ctx context.Context
 }
 
+// outputs are the parts of output that all connections of a member share.
+type outputs struct {
+	moments
+	log    *slog.Logger
+	memory *admission.Memory
+	stats  *stats
+	long   *longAnswers
+	max    int // bytes that one connection may hold
+}
+
 // output sends the output of one connection, replies and notifications in one order.
 type output struct {
+	*outputs
 	lease *lease
-	long  *longAnswers
-	max   int // bytes that it may hold
 
-	mu       sync.Mutex
-	changed  sync.Cond
-	conn     Conn // nil until the connection is ready to be written to
-	queue    outputQueue
-	since    time.Time // when the client last received something, or output began to wait
-	woken    bool      // Conn.Wake or Delegate was called, and the goroutine has not begun to send
-	finished bool      // nothing more will come; close when all is sent
-	farewell bool      // the last reply is to closeSession: sending it needs no lease
-	aborted  bool      // the unsent output has been dropped
+	mu      sync.Mutex
+	changed waiters
+	conn    Conn         // nil until the connection is ready to be written to
+	queue   *outputQueue // nil: nothing is unsent
+	// since is when the client last received something, or output began to wait.
+	since    moment
+	woken    bool // Conn.Wake or Delegate was called, and the goroutine has not begun to send
+	finished bool // nothing more will come; close when all is sent
+	farewell bool // the last reply is to closeSession: sending it needs no lease
+	aborted  bool // the unsent output has been dropped
 	// over: Flush has returned an error, or the server has closed the connection. Nothing is
 	// sent any more.
 	over bool
 }
 
-// outputQueue is the unsent output of one connection, and its bytes. output.mu guards it.
+// outputQueue is the unsent output of one connection, and its bytes. output.mu guards it. A
+// connection has one only while there is something to send; the rest are in outputQueues.
 type outputQueue struct {
-	memory *admission.Memory
-	stats  *stats
+	of *outputs
 
 	pieces   []*piece
 	busy     bool     // a goroutine is writing the first piece, and checks the queue again after it
@@ -56,6 +67,32 @@ type outputQueue struct {
 	later    []notice // see holdEvents
 	lateSize int      // bytes that later counts for
 	shared   int      // the part of unsent and lateSize that is in bursts
+}
+
+// outputQueues holds free queues.
+var outputQueues = sync.Pool{New: func() any { return new(outputQueue) }}
+
+// queueLocked returns the queue, a new one if there is none.
+func (o *output) queueLocked() *outputQueue {
+	if o.queue == nil {
+		o.queue = outputQueues.Get().(*outputQueue)
+		o.queue.of = o.outputs
+	}
+	return o.queue
+}
+
+// freeQueueLocked gives the queue back if it is not in use.
+func (o *output) freeQueueLocked() {
+	q := o.queue
+	if q == nil || q.busy || q.holding || len(q.pieces) > 0 || len(q.later) > 0 {
+		return
+	}
+	o.queue = nil
+	if cap(q.pieces) > keptPieces {
+		q.pieces = nil
+	}
+	*q = outputQueue{pieces: q.pieces[:0]}
+	outputQueues.Put(q)
 }
 
 // piece is a unit of output: a buffer of short frames, one long frame, or a backlog of
@@ -99,8 +136,12 @@ func (n *notice) bytes() (all, shared int) {
 	return noticeBytes + len(n.event.Path), 0
 }
 
-// keptBufferBytes is the largest buffer of a piece that is used again.
-const keptBufferBytes = 64 << 10
+// keptBufferBytes is the largest buffer of a piece that is used again, keptPieces the longest list
+// of pieces.
+const (
+	keptBufferBytes = 64 << 10
+	keptPieces      = 16
+)
 
 // pieces holds free pieces. A connection has one only while there is something to send.
 var pieces = sync.Pool{New: func() any { return new(piece) }}
@@ -124,11 +165,11 @@ func (q *outputQueue) add(h wire.ReplyHeader, body wire.Record, bytes int) {
 func (q *outputQueue) sent(h wire.ReplyHeader, bytes int) {
 	n := int64(bytes - frameHead)
 	if h.Xid == wire.XidNotification {
-		q.stats.NotificationBytes.Add(n)
+		q.of.stats.NotificationBytes.Add(n)
 		return
 	}
-	q.stats.ReplyBytes.Add(n)
-	q.stats.Replies.add(n)
+	q.of.stats.ReplyBytes.Add(n)
+	q.of.stats.Replies.add(n)
 }
 
 // buffer returns the piece to which short frames are added: the last one, or a new one if the
@@ -149,7 +190,7 @@ func (q *outputQueue) count(p *piece, n, shared int) {
 	p.size += n
 	q.unsent += n
 	q.shared += shared
-	q.memory.Add(n - shared)
+	q.of.memory.Add(n - shared)
 }
 
 // countLate adds n bytes, which may be negative, to the size of later; shared of them are in
@@ -157,11 +198,22 @@ func (q *outputQueue) count(p *piece, n, shared int) {
 func (q *outputQueue) countLate(n, shared int) {
 	q.lateSize += n
 	q.shared += shared
-	q.memory.Add(n - shared)
+	q.of.memory.Add(n - shared)
 }
 
-// held returns the number of unsent bytes.
-func (q *outputQueue) held() int { return q.unsent + q.lateSize }
+// held returns the number of unsent bytes; 0 without a queue.
+func (q *outputQueue) held() int {
+	if q == nil {
+		return 0
+	}
+	return q.unsent + q.lateSize
+}
+
+// any reports whether there is something to send.
+func (q *outputQueue) any() bool { return q != nil && len(q.pieces) > 0 }
+
+// beingSent reports whether a goroutine sends.
+func (q *outputQueue) beingSent() bool { return q != nil && q.busy }
 
 func (q *outputQueue) addNotice(n notice) {
 	bytes, shared := n.bytes()
@@ -225,18 +277,15 @@ func (q *outputQueue) drop() {
 	}
 }
 
-func (o *output) init(l *lease, m *admission.Memory, s *stats, long *longAnswers, max int) {
-	o.lease, o.long, o.max = l, long, max
-	o.queue = outputQueue{memory: m, stats: s}
-	o.changed.L = &o.mu
-}
-
 // holds returns the number of unsent bytes, the part of them that is in bursts, and the time since
 // which the client has received nothing.
 func (o *output) holds() (bytes, shared int, since time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.queue.held(), o.queue.shared, o.since
+	if o.queue != nil {
+		bytes, shared = o.queue.held(), o.queue.shared
+	}
+	return bytes, shared, o.time(o.since)
 }
 
 // admitLocked reports whether n more bytes may be added, shared of them in a burst. If not, it
@@ -244,10 +293,10 @@ func (o *output) holds() (bytes, shared int, since time.Time) {
 func (o *output) admitLocked(n, shared int) bool {
 	held := o.queue.held()
 	if held == 0 {
-		o.since = time.Now()
+		o.since = o.now()
 	}
-	if held+n > o.max || !o.queue.memory.Allows(held+n, n-shared) {
-		o.queue.memory.Ended()
+	if held+n > o.max || !o.memory.Allows(held+n, n-shared) {
+		o.memory.Ended()
 		o.abortLocked()
 		return false
 	}
@@ -266,10 +315,11 @@ func (o *output) reply(h wire.ReplyHeader, body wire.Record, bytes int, own bool
 	if !o.admitLocked(bytes, 0) {
 		return 0, false
 	}
-	before := o.queue.unsent
-	o.queue.add(h, body, bytes)
-	sent = o.queue.unsent - before
-	if !own || o.queue.unsent > outputCollectBytes {
+	q := o.queueLocked()
+	before := q.unsent
+	q.add(h, body, bytes)
+	sent = q.unsent - before
+	if !own || q.unsent > outputCollectBytes {
 		o.wakeLocked()
 	}
 	return sent, true
@@ -288,11 +338,12 @@ func (o *output) notify(n notice) bool {
 		n.release()
 		return false
 	}
-	if o.queue.holding && n.zxid != wire.ZxidNone {
-		o.queue.addLate(n)
+	q := o.queueLocked()
+	if q.holding && n.zxid != wire.ZxidNone {
+		q.addLate(n)
 		return true
 	}
-	o.queue.addNotice(n)
+	q.addNotice(n)
 	o.wakeLocked()
 	return true
 }
@@ -308,19 +359,21 @@ func (n *notice) release() {
 func (o *output) holdEvents() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.queue.holding = true
+	o.queueLocked().holding = true
 }
 
 // releaseEvents adds the events that have waited, in the order in which they came.
 func (o *output) releaseEvents() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	later := o.queue.takeLate()
-	o.queue.holding = false
+	q := o.queueLocked()
+	later := q.takeLate()
+	q.holding = false
 	for _, l := range later {
-		o.queue.addNotice(l)
+		q.addNotice(l)
 	}
 	o.wakeLocked()
+	o.freeQueueLocked()
 }
 
 // waitBelow waits until at most n bytes are held.
@@ -329,7 +382,7 @@ func (o *output) waitBelow(n int) error {
 	defer o.mu.Unlock()
 	for o.queue.held() > n && !o.aborted && !o.finished {
 		o.wakeLocked()
-		o.changed.Wait()
+		o.changed.wait(&o.mu)
 	}
 	if o.aborted {
 		return errEnded
@@ -359,7 +412,7 @@ func (o *output) finish(farewell bool) {
 	o.finished = true
 	o.farewell = o.farewell || farewell
 	o.wakeLocked()
-	o.changed.Broadcast()
+	o.changed.wake()
 }
 
 // abort drops the unsent output, unless the output is finished, and reports whether it did.
@@ -376,8 +429,11 @@ func (o *output) abort(evenFinished bool) bool {
 // dropLocked drops the unsent output.
 func (o *output) dropLocked() {
 	o.aborted = true
-	o.queue.drop()
-	o.changed.Broadcast()
+	if o.queue != nil {
+		o.queue.drop()
+		o.freeQueueLocked()
+	}
+	o.changed.wake()
 }
 
 // abortLocked drops the unsent output, and has the connection closed.
@@ -447,11 +503,12 @@ func (o *output) open(c Conn, answer []byte) {
 		c.Abort()
 		return
 	}
-	if o.queue.held() == 0 {
-		o.since = time.Now()
+	q := o.queueLocked()
+	if q.held() == 0 {
+		o.since = o.now()
 	}
-	o.queue.pieces = slices.Insert(o.queue.pieces, 0, &piece{bytes: answer})
-	o.queue.count(o.queue.pieces[0], len(answer), 0)
+	q.pieces = slices.Insert(q.pieces, 0, &piece{bytes: answer})
+	q.count(q.pieces[0], len(answer), 0)
 }
 
 // dueLocked reports whether there is something to do for a goroutine that sends. Nothing may be
@@ -461,7 +518,7 @@ func (o *output) dueLocked() bool {
 	switch {
 	case o.over || o.aborted:
 		return false
-	case len(o.queue.pieces) > 0:
+	case o.queue.any():
 		return o.farewell || o.lease.mayAnswer()
 	}
 	return o.finished
@@ -470,7 +527,7 @@ func (o *output) dueLocked() bool {
 // mustWakeLocked reports whether there is something to send, and no goroutine that sends or has
 // been woken. Its caller wakes one if so.
 func (o *output) mustWakeLocked() bool {
-	if o.queue.busy || o.woken || o.conn == nil || !o.dueLocked() {
+	if o.queue.beingSent() || o.woken || o.conn == nil || !o.dueLocked() {
 		return false
 	}
 	o.woken = true
@@ -549,7 +606,7 @@ func (o *output) encode(p *piece) {
 	}
 	defer o.long.Release(1)
 	notices := p.encode()
-	o.queue.stats.notified(notices, len(p.bytes))
+	o.stats.notified(notices, len(p.bytes))
 }
 
 // skip removes the current piece, which turned out to be empty.
@@ -557,7 +614,7 @@ func (o *output) skip() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.queue.remove(0)
-	o.changed.Broadcast()
+	o.changed.wake()
 }
 
 // begin makes its caller the goroutine that sends. It returns false if there is nothing to do or if
@@ -568,10 +625,10 @@ func (o *output) begin(by Flusher) bool {
 	if by != FlushReader {
 		o.woken = false
 	}
-	if o.queue.busy || !o.dueLocked() {
+	if o.queue.beingSent() || !o.dueLocked() {
 		return false
 	}
-	o.queue.busy = true
+	o.queueLocked().busy = true
 	return true
 }
 
@@ -581,7 +638,7 @@ func (o *output) next(n int) (p *piece, until time.Time, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if n > 0 {
-		o.since = time.Now()
+		o.since = o.now()
 		p = o.queue.pieces[0]
 		switch p.done += n; {
 		case p.done < len(p.bytes):
@@ -589,7 +646,7 @@ func (o *output) next(n int) (p *piece, until time.Time, err error) {
 			p.bytes, p.done = nil, 0
 		default:
 			o.queue.remove(0)
-			o.changed.Broadcast()
+			o.changed.wake()
 		}
 	}
 	switch {
@@ -597,11 +654,12 @@ func (o *output) next(n int) (p *piece, until time.Time, err error) {
 		return nil, until, o.endLocked(errEnded)
 	case !o.dueLocked():
 		o.queue.busy = false
+		o.freeQueueLocked()
 		return nil, until, nil
 	case len(o.queue.pieces) == 0:
 		return nil, until, o.endLocked(io.EOF)
 	}
-	until = o.since.Add(time.Duration(o.lease.timeout))
+	until = o.time(o.since).Add(time.Duration(o.lease.timeout))
 	if lease := o.lease.sendUntil(); !o.farewell && lease.Before(until) {
 		until = lease
 	}
@@ -624,6 +682,7 @@ func (o *output) delegate() {
 	if o.mustWakeLocked() {
 		o.conn.Delegate()
 	}
+	o.freeQueueLocked()
 }
 
 // end is called by the goroutine that sends: nothing will be sent after it.
@@ -634,8 +693,9 @@ func (o *output) end(err error) error {
 }
 
 func (o *output) endLocked(err error) error {
-	o.queue.busy, o.over = false, true
+	o.over, o.queue.busy = true, false
 	o.queue.remove(0)
-	o.changed.Broadcast()
+	o.freeQueueLocked()
+	o.changed.wake()
 	return err
 }

@@ -27,9 +27,8 @@ func (c *client) give(op wire.Op, body wire.Record) {
 
 // unsent is the number of bytes of answers and events that are not sent.
 func (c *client) unsent() int {
-	c.s.out.mu.Lock()
-	defer c.s.out.mu.Unlock()
-	return c.s.out.queue.unsent
+	bytes, _, _ := c.s.out.holds()
+	return bytes
 }
 
 // came says how many frames have come that were not looked at, in how many pieces, and from how
@@ -231,11 +230,11 @@ func TestEndAbortsTheConnection(t *testing.T) {
 		c.s.Detach()
 		c.expectCame(0, 0, 0)
 
-		s, resp, err := m.Connect(context.Background(), &wire.ConnectRequest{TimeoutMs: 10000}, c.s.addr)
+		s, resp, err := m.Connect(context.Background(), &wire.ConnectRequest{TimeoutMs: 10000}, c.s.addr())
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.apply(&znode.Command{Session: s.id, Generation: s.generation, Body: &znode.Expire{}})
+		r.apply(&znode.Command{Session: s.id(), Generation: s.generation, Body: &znode.Expire{}})
 		late := &client{t: t, m: m, s: s, more: make(chan struct{}, 1), over: make(chan struct{})}
 		s.Open(late, wire.AppendFrame(nil, resp))
 		late.flush()

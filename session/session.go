@@ -22,8 +22,6 @@ type Session struct {
 	m         *member
 	connected *connected
 	connection
-	exec  executor
-	login login
 	requests
 	submitter
 
@@ -34,13 +32,10 @@ type Session struct {
 
 // requests is the queue of a session: the requests that are not answered yet, in their order.
 type requests struct {
-	gate *admission.Gate
-
 	mu       sync.Mutex
-	dequeued sync.Cond // the queue has become shorter, or the connection has ended
-	queue    []pending
-	held     admission.Ticket // the sum of the queue
-	seq      uint64           // of the last write
+	dequeued waiters       // the queue has become shorter, or the connection has ended
+	queue    *requestQueue // nil: there is no request in it
+	seq      uint64        // of the last write
 	// changing says that a reconfig is in the queue. It takes effect some time after it has been
 	// applied, so no write may follow it before it is answered.
 	changing bool
@@ -49,12 +44,33 @@ type requests struct {
 	deferred bool
 }
 
+// requestQueue is a queue of requests that is not empty. requests.mu guards it.
+type requestQueue struct {
+	gate *admission.Gate
+	list []pending
+	held admission.Ticket // the sum of list
+}
+
+// requestQueues holds free queues, whose lists have room for a usual number of requests.
+var requestQueues = sync.Pool{New: func() any { return new(requestQueue) }}
+
+// keptRequests is the longest list of a queue that is used again.
+const keptRequests = 8
+
+// lenLocked is the number of requests in the queue.
+func (r *requests) lenLocked() int {
+	if r.queue == nil {
+		return 0
+	}
+	return len(r.queue.list)
+}
+
 // submitter is the state of Submit's goroutine.
 type submitter struct {
-	ignoring    bool      // a request has ended the connection: later ones are ignored
-	proposedIDs int       // the length of ids in the newest command that carried them
-	arriving    int       // bytes that are counted for the arriving frame
-	pausedUntil time.Time // by a rate quota; zero: it is not
+	ignoring    bool   // a request has ended the connection: later ones are ignored
+	proposedIDs int32  // the length of ids in the newest command that carried them
+	arriving    int    // bytes that are counted for the arriving frame
+	pausedUntil moment // by a rate quota; 0: it is not
 }
 
 // errNullToken says that a client began SASL without a token. ZooKeeper closes the connection.
@@ -63,14 +79,11 @@ var errNullToken = errors.New("session: null SASL token")
 func newSession(m *member, connected *connected, id wire.SessionID, generation uint64, addr netip.Addr,
 	timeout time.Duration, since int64) *Session {
 	s := &Session{m: m, connected: connected}
-	s.dequeued.L, s.gate = &s.mu, m.gate
 	c := &s.connection
-	s.exec, s.login = executor{m, c}, login{m: m, c: c}
-	c.id, c.generation, c.timeout, c.addr, c.log, c.totals = id, generation, timeout, addr, m.log, &m.stats
-	c.account = admission.Account{Session: id, Addr: addr, Timeout: timeout}
-	c.out.init(&c.lease, &m.gate.Memory, &m.stats, &m.answering, 2*m.gate.Limits().Response)
+	c.generation, c.account = generation, admission.Account{Session: id, Addr: addr}
+	c.out.outputs, c.out.lease = &m.outputs, &c.lease
 	c.lease.init(&m.instants, timeout, since)
-	c.stats.init(id, timeout, m.cfg.Now())
+	c.stats.init(m.cfg.Now(), m.now())
 	ids := []znode.Identity{AddrIdentity(addr)}
 	if m.cfg.Auth.SkipACL {
 		ids = append(ids, superIdentity)
@@ -80,8 +93,12 @@ func newSession(m *member, connected *connected, id wire.SessionID, generation u
 	return s
 }
 
+func (s *Session) executor() executor { return executor{s.m, &s.connection} }
+
+func (s *Session) login() login { return login{s.m, &s.connection} }
+
 // ID is the session's id.
-func (s *Session) ID() wire.SessionID { return s.id }
+func (s *Session) ID() wire.SessionID { return s.id() }
 
 // Ended reports whether the session has ended its connection, or lost it. It answers no request any
 // more.
@@ -104,7 +121,7 @@ func (s *Session) Submit(frame []byte) error {
 	}
 	s.pause()
 	now := time.Now()
-	s.stats.received(req, now)
+	s.stats.hear(req, s.m.of(now))
 	s.m.stats.inc(&s.m.stats.PacketsReceived)
 	if req.Op != wire.OpPing && s.granted.Load() != 0 {
 		s.reacted()
@@ -137,11 +154,11 @@ func (s *Session) RefuseLarge(head []byte) error {
 		return err
 	}
 	s.m.reports.hear(&s.connection)
-	s.stats.received(req, time.Now())
+	s.stats.hear(req, s.m.now())
 	p := pending{req: req, received: time.Now(), ids: *s.ids.Load(), size: len(head)}
 	if err = s.waitToEnter(&p); err == nil {
 		p.code, p.last = wire.CodeBadArguments, true
-		if s.login.lacksRequired(req.Op) {
+		if s.login().lacksRequired(req.Op) {
 			p.code = wire.CodeSessionClosedRequireSASLAuth
 		}
 		err = s.admit(&p)
@@ -151,17 +168,18 @@ func (s *Session) RefuseLarge(head []byte) error {
 
 // pause waits until the quotas of the session allow one more request.
 func (s *Session) pause() {
-	if s.pausedUntil.IsZero() {
+	if s.pausedUntil == 0 {
 		return
 	}
-	timer := time.AfterFunc(time.Until(s.pausedUntil), func() {
+	until := s.m.time(s.pausedUntil)
+	timer := time.AfterFunc(time.Until(until), func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.dequeued.Broadcast()
+		s.dequeued.wake()
 	})
 	defer timer.Stop()
-	_ = s.waitWhile(func() bool { return time.Now().Before(s.pausedUntil) })
-	s.pausedUntil = time.Time{}
+	_ = s.waitWhile(func() bool { return time.Now().Before(until) })
+	s.pausedUntil = 0
 }
 
 // errNotLoggedIn says that a client that has yet to authenticate sends a frame that needs no such
@@ -171,7 +189,7 @@ var errNotLoggedIn = errors.New("session: a long frame from a client that has no
 // Expect counts n bytes of memory for the arriving frame. An error means that there is no room for
 // it, and that the connection must be closed. Only Submit's goroutine may call it.
 func (s *Session) Expect(n int) error {
-	if !s.login.provedEnough() {
+	if !s.login().provedEnough() {
 		return errNotLoggedIn
 	}
 	if err := s.m.gate.Memory.Arrive(s.arriving, n); err != nil {
@@ -207,10 +225,10 @@ func (s *Session) admit(p *pending) error {
 		}
 	}
 	s.ignoring = p.last || p.req.Op == wire.OpCloseSession
-	if _, is := s.exec.reportOf(p); is {
+	if _, is := s.executor().reportOf(p); is {
 		// A report is not made in the critical section of a write. It does not wait for a change of
 		// the members.
-		if err := s.waitWhile(func() bool { return len(s.queue) > 0 && !s.deferred }); err != nil {
+		if err := s.waitWhile(func() bool { return s.queue != nil && !s.deferred }); err != nil {
 			return err
 		}
 	}
@@ -222,17 +240,17 @@ func (s *Session) admit(p *pending) error {
 		s.mu.Unlock()
 		return errEnded
 	}
-	if len(s.queue) > 0 && !(s.deferred && p.req.Op == wire.OpPing) {
+	if s.queue != nil && !(s.deferred && p.req.Op == wire.OpPing) {
 		s.Arrived() // from here on it counts as a request
-		s.enqueueLocked(p)
+		s.enqueueLocked(s.m.gate, p)
 		s.mu.Unlock()
 		return nil
 	}
 	s.mu.Unlock()
 	// The queue is empty (or p is a ping), and only this goroutine adds to it.
 	p.own = true
-	if p.code != wire.CodeOK || !s.exec.executeReport(p) && !s.exec.executeLong(p) {
-		s.m.replica.View(func(store *znode.Store) { s.exec.execute(store, p) })
+	if p.code != wire.CodeOK || !s.executor().executeReport(p) && !s.executor().executeLong(p) {
+		s.m.replica.View(func(store *znode.Store) { s.executor().execute(store, p) })
 	}
 	return nil
 }
@@ -252,9 +270,11 @@ func (w *waiter) View(f func(*znode.Store)) { w.m.replica.View(f) }
 // EphemeralCount implements admission.Payer.
 func (w *waiter) EphemeralCount() (n int) {
 	w.View(func(store *znode.Store) {
-		n = store.Sessions().EphemeralCount(w.id)
+		n = store.Sessions().EphemeralCount(w.id())
 		w.mu.Lock()
-		n += w.held.Ephemerals
+		if w.queue != nil {
+			n += w.queue.held.Ephemerals
+		}
 		w.mu.Unlock()
 	})
 	return n
@@ -271,34 +291,48 @@ func (p *pending) bytes() int {
 }
 
 // enqueueLocked adds p, and its ticket, to the queue.
-func (r *requests) enqueueLocked(p *pending) {
-	r.gate.Queue(&p.ticket, p.price, p.bytes())
-	r.queue = append(r.queue, *p)
-	r.held.Add(p.ticket)
+func (r *requests) enqueueLocked(gate *admission.Gate, p *pending) {
+	gate.Queue(&p.ticket, p.price, p.bytes())
+	if r.queue == nil {
+		r.queue = requestQueues.Get().(*requestQueue)
+		r.queue.gate = gate
+	}
+	q := r.queue
+	q.list = append(q.list, *p)
+	q.held.Add(p.ticket)
 	r.changing = r.changing || p.req.Op == wire.OpReconfig && p.seq != 0
 	p.ticket = admission.Ticket{}
 }
 
 // dequeueLocked removes the first n requests from the queue, which are answered, or never will be.
-func (r *requests) dequeueLocked(n int) {
-	var over admission.Ticket
-	for i := range r.queue[:n] {
-		over.Add(r.queue[i].ticket)
+// It returns the sum of their tickets, which are to be released.
+func (r *requests) dequeueLocked(n int) (over admission.Ticket) {
+	q := r.queue
+	if q == nil {
+		return over
 	}
-	clear(r.queue[:n])
-	if n == len(r.queue) {
-		r.queue = r.queue[:0]
+	for i := range q.list[:n] {
+		over.Add(q.list[i].ticket)
+	}
+	clear(q.list[:n])
+	if n < len(q.list) {
+		q.list = q.list[n:]
+		q.held.Sub(over)
 	} else {
-		r.queue = r.queue[n:]
+		r.queue = nil
+		if cap(q.list) > keptRequests {
+			q.list = nil
+		}
+		*q = requestQueue{list: q.list[:0]}
+		requestQueues.Put(q)
 	}
-	r.held.Sub(over)
-	r.gate.Release(over)
+	return over
 }
 
 // classify makes a request a write (seq != 0), a request to be executed at its place (record), or a
 // refused one (code).
 func (s *Session) classify(p *pending) error {
-	if s.login.lacksRequired(p.req.Op) {
+	if s.login().lacksRequired(p.req.Op) {
 		p.code, p.last = wire.CodeSessionClosedRequireSASLAuth, true
 		return nil
 	}
@@ -307,14 +341,14 @@ func (s *Session) classify(p *pending) error {
 	}
 	record, err := wire.DecodeBody(p.req.Op, p.req.Body)
 	if pause := s.m.gate.Charge(&s.account, record, p.ids, p.size, isWrite(p.req.Op)); pause > 0 {
-		s.pausedUntil = p.received.Add(pause)
+		s.pausedUntil = s.m.of(p.received.Add(min(pause, admission.PauseLimit(s.timeout()))))
 	}
 	switch op := p.req.Op; {
 	case op == wire.OpAuth:
 		if err != nil {
 			return err // closed without an answer
 		}
-		if p.code, err = s.login.authenticate(record.(*wire.AuthPacket)); err != nil {
+		if p.code, err = s.login().authenticate(record.(*wire.AuthPacket)); err != nil {
 			return err
 		}
 		p.last = p.code != wire.CodeOK
@@ -326,7 +360,7 @@ func (s *Session) classify(p *pending) error {
 		if token == nil {
 			return errNullToken
 		}
-		p.record, p.code = s.login.stepSASL(token)
+		p.record, p.code = s.login().stepSASL(token)
 		p.last = p.code != wire.CodeOK
 	case isWrite(op):
 		if err != nil {
@@ -361,17 +395,17 @@ func (s *Session) submitWrite(p *pending) error {
 		return errEnded
 	}
 	s.Arrived() // from here on it counts as a request
-	s.enqueueLocked(p)
+	s.enqueueLocked(s.m.gate, p)
 	s.mu.Unlock()
 	s.out.wake() // Propose may wait
 	request := &znode.Request{Op: p.req.Op, Body: p.req.Body}
 	// A connection gains identities and never loses one, and the state keeps those that a command
 	// of the generation has carried. It has the address from the handshake.
-	if len(p.ids) > max(1, s.proposedIDs) {
-		s.proposedIDs = len(p.ids)
+	if n := int32(len(p.ids)); n > max(1, s.proposedIDs) {
+		s.proposedIDs = n
 		request.Identities = p.ids[1:]
 	}
-	return s.m.replica.Propose(s.m.ctx, &znode.Command{Session: s.id, Generation: s.generation, Seq: p.seq,
+	return s.m.replica.Propose(s.m.ctx, &znode.Command{Session: s.id(), Generation: s.generation, Seq: p.seq,
 		Body: request})
 }
 
@@ -389,14 +423,14 @@ func (s *Session) waitForQueue(op wire.Op) error {
 // blockedLocked reports whether a request has to wait until requests before it are answered.
 func (r *requests) blockedLocked(op wire.Op) bool {
 	return r.changing && isWrite(op) ||
-		isLong(op) && len(r.queue) > 0 && !r.deferred ||
+		isLong(op) && r.queue != nil && !r.deferred ||
 		r.fullLocked() && !(r.deferred && op == wire.OpPing) // such a ping does not enter the queue
 }
 
 // fullLocked reports whether the next request must wait until some in the queue are answered.
 func (r *requests) fullLocked() bool {
-	return len(r.queue) >= sessionQueueMax || r.held.Bytes >= queuePauseBytes ||
-		len(r.queue) > 0 && r.gate.Crowded()
+	q := r.queue
+	return q != nil && (len(q.list) >= sessionQueueMax || q.held.Bytes >= queuePauseBytes || q.gate.Crowded())
 }
 
 // waitWhile waits while blocked, which sees the queue under its lock. The error is errEnded.
@@ -408,7 +442,7 @@ func (s *Session) waitWhile(blocked func() bool) error {
 			return nil
 		}
 		s.out.wake()
-		s.dequeued.Wait()
+		s.dequeued.wait(&s.mu)
 	}
 	return errEnded
 }
@@ -428,16 +462,16 @@ func (s *Session) writeApplied(store *znode.Store, c *znode.Command, res *znode.
 	if s.ended.Load() {
 		return
 	}
-	if len(s.queue) == 0 || s.queue[0].seq != c.Seq {
+	if s.queue == nil || s.queue.list[0].seq != c.Seq {
 		// Order: seqs are applied without gaps, and the reads before a write in the queue are
 		// executed before it.
-		panic(fmt.Sprintf("session: %v: write %d applied out of order", s.id, c.Seq))
+		panic(fmt.Sprintf("session: %v: write %d applied out of order", s.id(), c.Seq))
 	}
 	if res.Deferred {
 		s.deferred = true
 		s.answerPingsLocked(store)
-		s.dequeued.Signal() // pings and long reads do not wait any more
-		return              // reconfigured answers the request
+		s.dequeued.wake() // pings and long reads do not wait any more
+		return            // reconfigured answers the request
 	}
 	s.answerFirstLocked(store, res)
 }
@@ -446,7 +480,7 @@ func (s *Session) writeApplied(store *znode.Store, c *znode.Command, res *znode.
 func (s *Session) reconfigured(store *znode.Store, c *znode.Command, res *znode.Result) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.ended.Load() && len(s.queue) > 0 && s.queue[0].seq == c.Seq {
+	if !s.ended.Load() && s.queue != nil && s.queue.list[0].seq == c.Seq {
 		s.answerFirstLocked(store, res)
 	}
 }
@@ -454,32 +488,34 @@ func (s *Session) reconfigured(store *znode.Store, c *znode.Command, res *znode.
 // answerFirstLocked answers the write at the head of the queue, and executes the reads that follow
 // it, unless the connection has ended.
 func (s *Session) answerFirstLocked(store *znode.Store, res *znode.Result) {
-	s.exec.answerWrite(store, &s.queue[0], res)
-	if s.queue[0].req.Op == wire.OpReconfig {
+	list := s.queue.list
+	s.executor().answerWrite(store, &list[0], res)
+	if list[0].req.Op == wire.OpReconfig {
 		s.changing, s.deferred = false, false
 	}
 	n := 1
-	for ; n < len(s.queue) && s.queue[n].seq == 0; n++ {
+	for ; n < len(list) && list[n].seq == 0; n++ {
 		if !s.out.ended() {
-			s.exec.execute(store, &s.queue[n])
+			s.executor().execute(store, &list[n])
 		}
 	}
-	s.dequeueLocked(n)
-	s.dequeued.Signal()
+	s.m.gate.Release(s.dequeueLocked(n))
+	s.dequeued.wake()
 }
 
 // answerPingsLocked answers the pings in the queue that follow its head.
 func (s *Session) answerPingsLocked(store *znode.Store) {
 	var over admission.Ticket
-	s.queue = append(s.queue[:1], slices.DeleteFunc(slices.Clone(s.queue[1:]), func(p pending) bool {
+	q := s.queue
+	q.list = append(q.list[:1], slices.DeleteFunc(slices.Clone(q.list[1:]), func(p pending) bool {
 		if p.req.Op != wire.OpPing {
 			return false
 		}
-		s.exec.execute(store, &p)
+		s.executor().execute(store, &p)
 		over.Add(p.ticket)
 		return true
 	})...)
-	s.held.Sub(over)
+	q.held.Sub(over)
 	s.m.gate.Release(over)
 }
 
@@ -495,7 +531,7 @@ func (s *Session) Detach() {
 func (s *Session) end(why string) {
 	s.markEnded()
 	if s.out.abort(true) {
-		s.m.log.Info("connection ended", "session", s.id, "client", s.addr, "why", why)
+		s.m.log.Info("connection ended", "session", s.id(), "client", s.addr(), "why", why)
 	}
 }
 
@@ -504,53 +540,45 @@ func (s *Session) markEnded() {
 	s.mu.Lock()
 	was := s.ended.Swap(true)
 	var last uint64
-	for i := range s.queue {
-		last = max(last, s.queue[i].seq)
+	if s.queue != nil {
+		for i := range s.queue.list {
+			last = max(last, s.queue.list[i].seq)
+		}
 	}
-	s.dequeueLocked(len(s.queue))
-	s.dequeued.Broadcast()
+	s.m.gate.Release(s.dequeueLocked(s.lenLocked())) // even of nothing: it wakes a wait
+	s.dequeued.wake()
 	s.mu.Unlock()
 	if !was {
 		s.m.gate.Close(&s.account)
-		s.m.audit.left(s.id, s.generation, last)
+		s.m.audit.left(s.id(), s.generation, last)
 		s.connected.remove(s)
 		s.m.watches.abandon(&s.connection)
 	}
 }
 
 // ResetStats sets the counters of the connection to zero (the four-letter word crst).
-func (s *Session) ResetStats() {
-	c := &s.stats
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.stats = ConnStats{
-		Session: s.id, Timeout: s.timeout, Established: c.stats.Established, LastHeard: c.stats.LastHeard,
-		LastXid: -1, LastZxid: -1,
-	}
-}
+func (s *Session) ResetStats() { s.stats.reset() }
 
 // Stats returns the statistics of the connection.
 func (s *Session) Stats() ConnStats {
 	unsent, _, _ := s.out.holds()
 	queued := s.queued() // Lock: before the lock of the statistics, which is taken inside it
-	s.stats.mu.Lock()
-	defer s.stats.mu.Unlock()
-	st := s.stats.stats
-	st.Queued, st.Unsent = queued, unsent
+	st := s.stats.read(s.m.moments)
+	st.Session, st.Timeout, st.Queued, st.Unsent = s.id(), s.timeout(), queued, unsent
 	return st
 }
 
 func (r *requests) queued() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.queue)
+	return r.lenLocked()
 }
 
 // Identify adds an identity that the connection has proved before its handshake, as the holder of a
 // certificate has. It must be called before the first Submit. It returns false if the connection
 // would have too many identities; it has to be closed then.
 func (s *Session) Identify(id znode.Identity) bool {
-	return s.login.add([]znode.Identity{id}, "connection refused: the identities of its certificate are too long")
+	return s.login().add([]znode.Identity{id}, "connection refused: the identities of its certificate are too long")
 }
 
 // Open gives the session the connection on which its output is sent, the answer to the handshake
@@ -619,15 +647,15 @@ func (c *connected) get(id wire.SessionID) *Session {
 func (c *connected) put(s *Session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.sessions[s.id] = s
+	c.sessions[s.id()] = s
 }
 
 // remove removes s, unless the session has a newer connection.
 func (c *connected) remove(s *Session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.sessions[s.id] == s {
-		delete(c.sessions, s.id)
+	if c.sessions[s.id()] == s {
+		delete(c.sessions, s.id())
 	}
 }
 

@@ -298,7 +298,7 @@ func TestAttach(t *testing.T) {
 		}
 		// The requests in flight of the old connection are refused.
 		late := create("/late", wire.ModePersistent)
-		r.apply(&znode.Command{Session: first.s.id, Generation: 1, Seq: 2, Body: &znode.Request{Op: wire.OpCreate, Body: late.Append(nil)}})
+		r.apply(&znode.Command{Session: first.s.id(), Generation: 1, Seq: 2, Body: &znode.Request{Op: wire.OpCreate, Body: late.Append(nil)}})
 		second.send(wire.OpExists, wire.PathWatchRequest{Path: "/late"})
 		second.send(wire.OpExists, wire.PathWatchRequest{Path: "/e"})
 		second.expect("1 NoNode", "2 Ok")
@@ -380,7 +380,7 @@ func TestNoWatchIsSetForAConnectionThatHasEnded(t *testing.T) {
 		c := mustConnect(t, m, 10*time.Second)
 		p := pending{req: wire.Request{Xid: 1, Op: wire.OpExists}, record: &wire.PathWatchRequest{Path: "/n", Watch: true}, ids: *c.s.ids.Load()}
 		c.detach()
-		r.View(func(s *znode.Store) { c.s.exec.execute(s, &p) })
+		r.View(func(s *znode.Store) { c.s.executor().execute(s, &p) })
 		if n := m.watches.counts(); n != (WatchCounts{}) {
 			t.Fatalf("left in the watch table: %+v", n)
 		}

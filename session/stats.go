@@ -175,33 +175,57 @@ type ConnStats struct {
 	Latency        Latency
 }
 
-// connStats are the statistics of one connection, without Queued and Unsent.
+// connStats are the statistics of one connection: a ConnStats in less memory, without the fields
+// that others know.
 type connStats struct {
-	mu    sync.Mutex
-	stats ConnStats
+	mu             sync.Mutex
+	received, sent int64
+	lastOp         wire.Op
+	lastXid        wire.Xid
+	lastZxid       wire.Zxid
+	establishedMs  int64 // by the wall clock
+	lastHeard      moment
+	lastReply      moment // 0: there was none
+	lastLatencyMs  int64
+	latency        Latency
 }
 
-func (c *connStats) init(id wire.SessionID, timeout time.Duration, now time.Time) {
-	c.stats = ConnStats{
-		Session: id, Timeout: timeout, Established: now, LastHeard: time.Now(),
-		Received: 1, Sent: 1, LastOp: wire.OpCreateSession, LastXid: -1, // the handshake
-	}
+func (c *connStats) init(established time.Time, now moment) {
+	c.establishedMs, c.lastHeard = established.UnixMilli(), now
+	c.received, c.sent, c.lastOp, c.lastXid = 1, 1, wire.OpCreateSession, -1 // the handshake
 }
 
-func (c *connStats) received(r wire.Request, now time.Time) {
+func (c *connStats) hear(r wire.Request, now moment) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.stats.LastHeard = now
-	c.stats.Received++
-	c.stats.LastOp, c.stats.LastXid = r.Op, r.Xid
+	c.lastHeard = now
+	c.received++
+	c.lastOp, c.lastXid = r.Op, r.Xid
 }
 
-func (c *connStats) sent(h wire.ReplyHeader, latency time.Duration) {
+func (c *connStats) reply(h wire.ReplyHeader, now moment, latency time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.stats.Sent++
-	c.stats.LastZxid, c.stats.LastReply, c.stats.LastLatencyMs = h.Zxid, time.Now(), latency.Milliseconds()
-	c.stats.Latency.add(latency)
+	c.sent++
+	c.lastZxid, c.lastReply, c.lastLatencyMs = h.Zxid, now, latency.Milliseconds()
+	c.latency.add(latency)
+}
+
+// reset sets the counters to zero.
+func (c *connStats) reset() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.received, c.sent, c.lastOp, c.lastXid, c.lastZxid = 0, 0, 0, -1, -1
+	c.lastReply, c.lastLatencyMs, c.latency = 0, 0, Latency{}
+}
+
+// read returns the statistics without Session, Timeout, Queued and Unsent.
+func (c *connStats) read(at moments) ConnStats {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return ConnStats{Received: c.received, Sent: c.sent, LastOp: c.lastOp, LastXid: c.lastXid, LastZxid: c.lastZxid,
+		Established: time.UnixMilli(c.establishedMs), LastHeard: at.time(c.lastHeard), LastReply: at.time(c.lastReply),
+		LastLatencyMs: c.lastLatencyMs, Latency: c.latency}
 }
 
 // WatchCounts are the sizes of the watch tables.

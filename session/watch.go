@@ -510,7 +510,7 @@ func (f *fanout) reach(c *connection, p *part) {
 		return
 	}
 	f.reached = append(f.reached, reached{c: c, first: p})
-	c.reachedAt = len(f.reached)
+	c.reachedAt = int32(len(f.reached))
 }
 
 // useUpLocked removes the one-shot watches of a group, all at once: it leaves the map as it is, and
@@ -640,7 +640,7 @@ func (t *WatchTable) Data() []Watch {
 	var list []Watch
 	for path, at := range t.data.at {
 		for c := range at {
-			list = append(list, Watch{Session: c.id, Path: path})
+			list = append(list, Watch{Session: c.id(), Path: path})
 		}
 	}
 	t.mu.Unlock()

@@ -171,7 +171,7 @@ func TestEventsForConnectionsWithManyIdentities(t *testing.T) {
 		m, _ := newMember(t, Config{})
 		c, other := mustConnect(t, m, 10*time.Second), mustConnect(t, m, 10*time.Second)
 		for i := range 2 * lookupsLocked {
-			if code := c.s.login.identifyAll([]znode.Identity{{Scheme: "digest", ID: fmt.Sprintf("u%d:h", i)}}); code != wire.CodeOK {
+			if code := c.s.login().identifyAll([]znode.Identity{{Scheme: "digest", ID: fmt.Sprintf("u%d:h", i)}}); code != wire.CodeOK {
 				t.Fatal(code)
 			}
 		}

@@ -127,7 +127,7 @@ func (w *worstMember) endWithEphemerals(prefix string, n int, before ...func(pat
 	}
 	own := w.s
 	for _, f := range before {
-		f(w.h.store.Ephemerals(own.id))
+		f(w.h.store.Ephemerals(own.id()))
 	}
 	w.h.longest, w.h.worstCPU = 0, 0
 	w.send(wire.OpCloseSession, nil)
@@ -137,7 +137,7 @@ func (w *worstMember) endWithEphemerals(prefix string, n int, before ...func(pat
 // identify gives the session n identities of 130 bytes; the last is lastIdentity.
 func (w *worstMember) identify(n int) {
 	for i := range n {
-		if code := w.s.login.identifyAll([]znode.Identity{{Scheme: "digest", ID: fmt.Sprintf("w:%0128d", n-1-i)}}); code != wire.CodeOK {
+		if code := w.s.login().identifyAll([]znode.Identity{{Scheme: "digest", ID: fmt.Sprintf("w:%0128d", n-1-i)}}); code != wire.CodeOK {
 			w.b.Fatal(code)
 		}
 	}

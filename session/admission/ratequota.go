@@ -223,11 +223,10 @@ func (t *tenant) full() bool { return t.quota.Sessions > 0 && t.sessions >= t.qu
 type Account struct {
 	Session wire.SessionID
 	Addr    netip.Addr
-	Timeout time.Duration
 
 	// These are guarded by rateQuotas.mu.
 	tenant  *tenant // nil: no quota
-	watched int     // paths that the connection watches
+	watched int32   // paths that the connection watches
 	left    bool    // the tenant does not count the session any more
 }
 
@@ -289,18 +288,19 @@ func (r *rateQuotas) move(a *Account, ids []znode.Identity) (t *tenant, ok bool)
 	}
 	if old != nil {
 		old.sessions--
-		old.watches -= a.watched
+		old.watches -= int(a.watched)
 	}
 	if t != nil {
 		t.sessions++
-		t.watches += a.watched
+		t.watches += int(a.watched)
 	}
 	a.tenant = t
 	return t, true
 }
 
 // Charge takes a request of size bytes out of the quotas of its session, and of the subtrees that
-// it writes to. The connection has to pause for the returned time before its next request.
+// it writes to. The connection has to pause for the returned time before its next request, for
+// PauseLimit at the most.
 func (g *Gate) Charge(a *Account, record wire.Record, ids []znode.Identity, size int,
 	write bool) (pause time.Duration) {
 	r := &g.rates
@@ -330,7 +330,7 @@ func (g *Gate) Charge(a *Account, record wire.Record, ids []znode.Identity, size
 	if pause > 0 {
 		r.refused.inc(&r.refused.RateQuotaPauses)
 	}
-	return min(pause, PauseLimit(a.Timeout))
+	return pause
 }
 
 // PauseLimit is the longest pause of a connection before a request: the lease of its session,
@@ -391,7 +391,7 @@ func (g *Gate) ForgetWatch(a *Account, path string) {
 
 // count adds n watched paths to the account and its tenants.
 func (a *Account) count(tenants [2]*tenant, n int) {
-	a.watched += n
+	a.watched += int32(n)
 	for _, t := range tenants {
 		if t != nil {
 			t.watches += n

@@ -13,7 +13,7 @@ import (
 func TestRateQuotaForgetsTenants(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := New(Config{RateQuotas: []RateQuota{{Path: "/*", Writes: 1}}, MaxTimeout: time.Minute})
-		a := &Account{Timeout: 30 * time.Second}
+		a := new(Account)
 		g.Open(a, nil)
 		for i := range 10 * tenantsKept {
 			g.Charge(a, &wire.DeleteRequest{Path: fmt.Sprintf("/%d", i), Version: -1}, nil, 50, true)
