@@ -140,7 +140,7 @@ func (p *clientPort) acceptLoop(ctx context.Context, l net.Listener) {
 func (p *clientPort) admit(ctx context.Context, nc net.Conn) {
 	c := newConn(nc)
 	c.port = p
-	ip := c.remote.Addr()
+	ip := c.remote().Addr()
 	p.mu.Lock()
 	if oldest, ok := p.conns.Oldest(); ok && (p.conns.LenSpare() >= p.maxSilent || p.conns.Full()) {
 		p.conns.Remove(oldest)
@@ -153,16 +153,16 @@ func (p *clientPort) admit(ctx context.Context, nc net.Conn) {
 		p.counters.rejected.Add(1)
 		p.refusals.Warn("maxClientCnxns "+ip.String(),
 			"client refused: too many connections from its address (maxClientCnxns)",
-			"client", c.remote, "limit", p.cfg.Client.MaxCnxnsPerAddr)
+			"client", c.remote(), "limit", p.cfg.Client.MaxCnxnsPerAddr)
 	case p.conns.Full() && p.cfg.Client.MaxCnxns == lowest(p.cfg.Client.MaxCnxns, p.maxFiles):
 		p.counters.rejected.Add(1)
 		p.refusals.Warn("maxCnxns", "client refused: too many connections (maxCnxns)",
-			"client", c.remote, "limit", p.cfg.Client.MaxCnxns)
+			"client", c.remote(), "limit", p.cfg.Client.MaxCnxns)
 	case p.conns.Full():
 		p.counters.rejected.Add(1)
 		p.refusals.Warn("files",
 			"client refused: the file descriptors that are left are for the peers and the log (ulimit -n)",
-			"client", c.remote, "limit", p.maxFiles)
+			"client", c.remote(), "limit", p.maxFiles)
 	default:
 		c.number = p.counters.accepted.Add(1)
 		p.conns.Add(c, ip)
@@ -256,7 +256,7 @@ func (p *clientPort) connections() []ops.Connection {
 	slices.SortFunc(conns, func(a, b *conn) int { return cmp.Compare(a.number, b.number) })
 	list := make([]ops.Connection, len(conns))
 	for i, c := range conns {
-		list[i] = ops.Connection{Remote: c.remote, Secure: usesTLS(c.Conn), Accepted: c.accepted,
+		list[i] = ops.Connection{Remote: c.remote(), Secure: usesTLS(c.Conn), Accepted: c.accepted,
 			Session: c.session.Load()}
 	}
 	return list

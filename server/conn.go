@@ -1,8 +1,6 @@
 package server
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -22,11 +20,6 @@ import (
 )
 
 const (
-	// idleBufferBytes is the size of the read buffer of a connection: it holds a usual request, or
-	// two. A longer request takes a second read.
-	idleBufferBytes = 256
-	// readBufferBytes is its size once the client sends many requests without waiting for replies.
-	readBufferBytes = 16 << 10
 	// restAfter is after which silence a client counts as idle. Clients that only ping are idle.
 	restAfter = 500 * time.Millisecond
 	// farewellTimeout bounds sending the last answer of a connection without a session: to a
@@ -44,17 +37,17 @@ const (
 type conn struct {
 	net.Conn
 	port     *clientPort
-	remote   netip.AddrPort
 	number   int64 // in the order of acceptance
 	accepted time.Time
-	r        *bufio.Reader
 	session  atomic.Pointer[session.Session] // nil before the handshake
 	parting  atomic.Bool                     // its last answer is being sent
+	in       input
 }
 
-func newConn(nc net.Conn) *conn {
-	return &conn{Conn: nc, remote: remoteAddr(nc), accepted: time.Now(), r: bufio.NewReaderSize(nc, idleBufferBytes)}
-}
+func newConn(nc net.Conn) *conn { return &conn{Conn: nc, accepted: time.Now()} }
+
+// Read reads from the client, through the buffer.
+func (c *conn) Read(b []byte) (int, error) { return c.in.read(c.Conn, b) }
 
 // WriteUntil implements session.Conn.
 func (c *conn) WriteUntil(b []byte, until time.Time) (int, error) {
@@ -93,10 +86,16 @@ func (c *conn) flush(by session.Flusher) error {
 	}
 }
 
-// remoteAddr is the address of the client. An IPv4 address is returned as such even on an IPv6
-// socket, because limits and ACLs compare addresses.
-func remoteAddr(nc net.Conn) netip.AddrPort {
-	at, _ := netip.ParseAddrPort(nc.RemoteAddr().String())
+// remote is the address of the client. An IPv4 address is returned as such even on an IPv6 socket,
+// because limits and ACLs compare addresses.
+func (c *conn) remote() netip.AddrPort {
+	var at netip.AddrPort
+	switch addr := c.RemoteAddr().(type) {
+	case *net.TCPAddr:
+		at = addr.AddrPort()
+	default:
+		at, _ = netip.ParseAddrPort(addr.String())
+	}
 	return netip.AddrPortFrom(at.Addr().Unmap(), at.Port())
 }
 
@@ -111,6 +110,7 @@ func (p *clientPort) serveConn(ctx context.Context, c *conn) (again bool) {
 	}
 	err := p.readLoop(c, sess)
 	if err == nil {
+		c.in.rest()
 		return true
 	}
 	p.ended(c, sess, err)
@@ -123,7 +123,7 @@ func (p *clientPort) ended(c *conn, sess *session.Session, err error) {
 	if !sess.Ended() {
 		p.counters.drops.Add(1)
 	}
-	p.cfg.Logger.Debug("connection ends", "client", c.remote, "session", sess.ID(), "err", err)
+	p.cfg.Logger.Debug("connection ends", "client", c.remote(), "session", sess.ID(), "err", err)
 	sess.Detach()
 }
 
@@ -136,14 +136,14 @@ func (p *clientPort) open(ctx context.Context, c *conn) *session.Session {
 		return nil
 	}
 	_ = c.SetReadDeadline(c.accepted.Add(p.cfg.Client.HandshakeTimeout))
-	first, err := c.r.Peek(4)
+	first, err := c.in.peek(c.Conn, 4)
 	if err != nil {
 		p.silent(c, err)
 		return nil
 	}
 	if first[0] == secure.HandshakeByte && first[1] == secure.HandshakeMajor {
-		p.refusals.Warn("TLS "+c.remote.Addr().String(), "client refused: it uses TLS, and this port does not "+
-			"(secureClientPort, client.portUnification)", "client", c.remote)
+		p.refusals.Warn("TLS "+c.remote().Addr().String(), "client refused: it uses TLS, and this port does not "+
+			"(secureClientPort, client.portUnification)", "client", c.remote())
 		p.silent(c, errNoTLS)
 		return nil
 	}
@@ -166,9 +166,9 @@ func (p *clientPort) answerWord(c *conn, word string) {
 	c.parting.Store(true)
 	p.counters.wordsReceived.Add(1)
 	p.counters.bytesReceived.Add(4)
-	p.cfg.Logger.Debug("four-letter word", "client", c.remote, "word", word)
-	_, _ = c.r.Discard(len(word)) // it has been peeked at
-	p.words.Answer(word, words.Asking{Remote: c.remote, Input: c.r}, func(answer string) {
+	p.cfg.Logger.Debug("four-letter word", "client", c.remote(), "word", word)
+	_, _ = io.CopyN(io.Discard, c, int64(len(word))) // it has been peeked at
+	p.words.Answer(word, words.Asking{Remote: c.remote(), Input: c}, func(answer string) {
 		p.counters.wordsSent.Add(1)
 		if _, err := c.WriteUntil([]byte(answer), time.Now().Add(farewellTimeout)); err == nil {
 			c.part()
@@ -183,7 +183,7 @@ func (p *clientPort) silent(c *conn, err error) {
 	} else if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) {
 		p.counters.drops.Add(1)
 	}
-	p.cfg.Logger.Debug("connection closed before its handshake", "client", c.remote, "err", err)
+	p.cfg.Logger.Debug("connection closed before its handshake", "client", c.remote(), "err", err)
 }
 
 // handshake reads the connect request and answers it. Without a session, the connection is to be
@@ -197,22 +197,22 @@ func (p *clientPort) handshake(ctx context.Context, c *conn) *session.Session {
 	var req wire.ConnectRequest
 	if err := wire.Decode(frame, &req); err != nil {
 		p.counters.badHandshakes.Add(1)
-		p.cfg.Logger.Debug("connection closed: its first frame is no connect request", "client", c.remote, "err", err)
+		p.cfg.Logger.Debug("connection closed: its first frame is no connect request", "client", c.remote(), "err", err)
 		return nil
 	}
 	if !p.connects.Allow() {
 		p.counters.rejected.Add(1)
-		p.cfg.Logger.Debug("client refused: too many handshakes (connection_throttle_tokens)", "client", c.remote)
+		p.cfg.Logger.Debug("client refused: too many handshakes (connection_throttle_tokens)", "client", c.remote())
 		return nil
 	}
 	_ = c.SetReadDeadline(time.Time{})
 	p.heard(c)
 	p.counters.connectRequests.Add(1)
-	sess, resp, err := p.sessions.Connect(ctx, &req, c.remote.Addr())
+	sess, resp, err := p.sessions.Connect(ctx, &req, c.remote().Addr())
 	if err != nil {
 		p.counters.refusedHandshakes.Add(1)
 		p.cfg.Logger.Debug("connection closed without an answer: the client should try another member",
-			"client", c.remote, "err", err)
+			"client", c.remote(), "err", err)
 		return nil
 	}
 	answer := wire.AppendFrame(nil, resp)
@@ -237,33 +237,24 @@ func (p *clientPort) handshake(ctx context.Context, c *conn) *session.Session {
 
 // readFrame reads a frame of at most max bytes; room is as in wire.ReadFrameInto.
 func (p *clientPort) readFrame(c *conn, max int, room func(bytes int) error) ([]byte, error) {
-	frame, err := wire.ReadFrameInto(c.r, nil, max, room)
+	frame, err := wire.ReadFrameInto(c, nil, max, room)
 	if err == nil {
 		p.counters.bytesReceived.Add(int64(len(frame)) + 4)
 	}
 	if errors.Is(err, wire.ErrFrameLength) {
 		p.counters.badLengths.Add(1)
 	}
-	if n := c.r.Buffered(); n > 0 && c.r.Size() == idleBufferBytes && n+len(frame) > idleBufferBytes/2 {
-		c.widen()
-	}
+	c.in.took(4 + len(frame))
 	return frame, err
-}
-
-// widen replaces the read buffer by a large one.
-func (c *conn) widen() {
-	rest, _ := c.r.Peek(c.r.Buffered()) // buffered bytes never fail
-	c.r = bufio.NewReaderSize(io.MultiReader(bytes.NewReader(bytes.Clone(rest)), c.Conn), readBufferBytes)
-	_, _ = c.r.Peek(len(rest)) // so that it is buffered again
 }
 
 // frameBuffered reports whether a whole frame has been received that has not been read yet.
 func (c *conn) frameBuffered() bool {
-	n := c.r.Buffered()
+	n := c.in.buffered()
 	if n < 4 {
 		return false
 	}
-	head, _ := c.r.Peek(4)
+	head, _ := c.in.peek(c.Conn, 4)
 	return int64(binary.BigEndian.Uint32(head)) <= int64(n-4)
 }
 
@@ -282,7 +273,7 @@ func (p *clientPort) readLoop(c *conn, sess *session.Session) error {
 				return err
 			}
 			began := time.Now()
-			if _, err := c.r.Peek(1); err != nil {
+			if _, err := c.in.peek(c.Conn, 1); err != nil {
 				return err
 			}
 			rested = time.Since(began) > restAfter
@@ -322,23 +313,23 @@ func (p *clientPort) refuseLarge(c *conn, sess *session.Session, e *wire.FrameLe
 	}
 	frame := make([]byte, head)
 	_ = c.SetReadDeadline(time.Now().Add(headTimeout))
-	if _, err := io.ReadFull(c.r, frame); err != nil {
+	if _, err := io.ReadFull(c, frame); err != nil {
 		return e
 	}
 	// No earlier than the deadline that the last answer sets, which may have been set already.
 	_ = c.SetReadDeadline(time.Now().Add(restTimeout))
-	p.refusals.Warn("large "+c.remote.Addr().String(), "request refused: it is larger than jute.maxbuffer",
-		"client", c.remote, "session", sess.ID(), "bytes", e.Length, "limit", e.Max)
+	p.refusals.Warn("large "+c.remote().Addr().String(), "request refused: it is larger than jute.maxbuffer",
+		"client", c.remote(), "session", sess.ID(), "bytes", e.Length, "limit", e.Max)
 	if err := sess.RefuseLarge(frame); err != nil {
 		return err
 	}
 	if err := c.flush(session.FlushReader); err != nil {
 		return err
 	}
-	if _, err := io.CopyN(io.Discard, c.r, int64(e.Length-head)); err != nil {
+	if _, err := io.CopyN(io.Discard, c, int64(e.Length-head)); err != nil {
 		return err
 	}
-	_, err := io.CopyN(io.Discard, c.r, lingerBytes)
+	_, err := io.CopyN(io.Discard, c, lingerBytes)
 	return errors.Join(e, err)
 }
 
@@ -357,5 +348,5 @@ func (c *conn) halfClose() {
 // part ends a connection that has no session, after the last answer.
 func (c *conn) part() {
 	c.halfClose()
-	_, _ = io.CopyN(io.Discard, c.r, lingerBytes)
+	_, _ = io.CopyN(io.Discard, c, lingerBytes)
 }

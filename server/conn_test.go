@@ -11,7 +11,7 @@ import (
 )
 
 // Frames are read one after the other, whether they come one by one or many at once, for which the
-// connection gets a larger buffer.
+// connection gets larger buffers. It gives them back when its client rests.
 func TestFramesAreReadWhileTheBufferGrows(t *testing.T) {
 	client, server := net.Pipe()
 	defer client.Close()
@@ -37,11 +37,14 @@ func TestFramesAreReadWhileTheBufferGrows(t *testing.T) {
 		if err != nil || !bytes.Equal(got, frame(i)) {
 			t.Fatalf("frame %d: %q, %v", i, got, err)
 		}
-		if i == single-1 && c.r.Size() != idleBufferBytes {
-			t.Errorf("a buffer of %d bytes for a client that sends one request at a time", c.r.Size())
+		if n := c.in.size(); i < 40 && n != idleBufferBytes || i == single-1 && n != usualBufferBytes {
+			t.Errorf("frame %d: a buffer of %d bytes for a client that sends one request at a time", i, n)
 		}
 	}
-	if c.r.Size() != readBufferBytes {
-		t.Errorf("a buffer of %d bytes for a client that sends many requests at once", c.r.Size())
+	if n := c.in.size(); n != readBufferBytes {
+		t.Errorf("a buffer of %d bytes for a client that sends many requests at once", n)
+	}
+	if c.in.rest(); c.in.size() != idleBufferBytes {
+		t.Errorf("a buffer of %d bytes for a client that rests", c.in.size())
 	}
 }
