@@ -23,6 +23,7 @@ import (
 // session may expire later by that, never earlier.
 type tracker struct {
 	clock *clock.Clock
+	moments
 	// slack is added to each deadline, beside the share for clocks of different speed (extended).
 	// It covers the time that the last bytes need from the member to the client.
 	slack time.Duration
@@ -36,15 +37,15 @@ type tracker struct {
 	queue   deadlines
 }
 
-// tracked is the lease of one session.
+// tracked is the lease of one session. The leader has one for each session of the cluster.
 type tracked struct {
 	id         wire.SessionID
 	generation uint64
 	timeout    time.Duration
-	deadline   time.Time // not before this instant does it expire
-	closing    bool      // its end has been proposed: its lease is not extended any more
-	queuedFor  time.Time // its place in the queue, never later than deadline
-	index      int
+	deadline   moment // not before this does it expire
+	queuedFor  moment // its place in the queue, never later than deadline
+	index      int32  // in the queue; -1: it is not there
+	closing    bool   // its end has been proposed: its lease is not extended any more
 }
 
 // closeRetry is the time after which the end of a session is proposed again if it is not applied.
@@ -59,7 +60,8 @@ const closeRetry = 5 * time.Second
 const driftShare = 24
 
 func newTracker(tick time.Duration, c *clock.Clock, margin *histogram.Histogram) *tracker {
-	return &tracker{clock: c, slack: tick / 2, wake: newSignal(), margin: margin, leases: map[wire.SessionID]*tracked{}}
+	return &tracker{clock: c, moments: moments{c.Awake()}, slack: tick / 2, wake: newSignal(), margin: margin,
+		leases: map[wire.SessionID]*tracked{}}
 }
 
 // lead begins to track. Every session gets its full timeout.
@@ -125,15 +127,18 @@ func (t *tracker) remove(id wire.SessionID) {
 	if l := t.leases[id]; l != nil {
 		delete(t.leases, id)
 		if l.index >= 0 {
-			heap.Remove(&t.queue, l.index)
+			heap.Remove(&t.queue, int(l.index))
 		}
 	}
 }
 
 // extended is the deadline of a session that has its full timeout from now.
-func (t *tracker) extended(timeout time.Duration) time.Time {
-	return t.clock.Awake().Add(timeout + timeout/driftShare + t.slack)
+func (t *tracker) extended(timeout time.Duration) moment {
+	return t.awake() + moment(timeout+timeout/driftShare+t.slack)
 }
+
+// awake is the present moment.
+func (t *tracker) awake() moment { return t.of(t.clock.Awake()) }
 
 // touch extends leases by their full timeout from now and returns those that it extended, in the
 // same order. After the proposal of its end, a session is not extended any more.
@@ -144,7 +149,7 @@ func (t *tracker) touch(heard []wire.SessionID) []wire.SessionID {
 	for _, id := range heard {
 		if l := t.leases[id]; l != nil && !l.closing {
 			deadline := t.extended(l.timeout)
-			left := l.timeout - deadline.Sub(l.deadline) // of the timeout itself
+			left := l.timeout - time.Duration(deadline-l.deadline) // of the timeout itself
 			t.margin.Observe(int64(left) * LeaseMarginUnit / int64(max(l.timeout, 1)))
 			l.deadline = deadline
 			extended = append(extended, id)
@@ -158,13 +163,13 @@ func (t *tracker) touch(heard []wire.SessionID) []wire.SessionID {
 func (t *tracker) due() (ends []*znode.Command, next time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	now := t.clock.Awake()
+	now := t.awake()
 	for len(t.queue) > 0 {
 		l := t.queue[0]
-		if wait := l.queuedFor.Sub(now); wait > 0 {
-			return ends, wait
+		if wait := l.queuedFor - now; wait > 0 {
+			return ends, time.Duration(wait)
 		}
-		if l.deadline.After(now) {
+		if l.deadline > now {
 			t.enqueueLocked(l, l.deadline) // touched since
 			continue
 		}
@@ -172,16 +177,16 @@ func (t *tracker) due() (ends []*znode.Command, next time.Duration) {
 			t.margin.Observe(0)
 		}
 		l.closing = true
-		t.enqueueLocked(l, now.Add(closeRetry))
+		t.enqueueLocked(l, now+moment(closeRetry))
 		ends = append(ends, &znode.Command{Session: l.id, Generation: l.generation, Body: &znode.Expire{}})
 	}
 	return ends, time.Hour
 }
 
-func (t *tracker) enqueueLocked(l *tracked, at time.Time) {
+func (t *tracker) enqueueLocked(l *tracked, at moment) {
 	l.queuedFor = at
 	if l.index >= 0 {
-		heap.Fix(&t.queue, l.index)
+		heap.Fix(&t.queue, int(l.index))
 	} else {
 		heap.Push(&t.queue, l)
 	}
@@ -194,16 +199,16 @@ func (t *tracker) enqueueLocked(l *tracked, at time.Time) {
 type deadlines []*tracked
 
 func (d deadlines) Len() int           { return len(d) }
-func (d deadlines) Less(i, j int) bool { return d[i].queuedFor.Before(d[j].queuedFor) }
+func (d deadlines) Less(i, j int) bool { return d[i].queuedFor < d[j].queuedFor }
 func (d deadlines) Swap(i, j int) {
 	d[i], d[j] = d[j], d[i]
-	d[i].index, d[j].index = i, j
+	d[i].index, d[j].index = int32(i), int32(j)
 }
 
 // Push implements heap.Interface.
 func (d *deadlines) Push(x any) {
 	l := x.(*tracked)
-	l.index = len(*d)
+	l.index = int32(len(*d))
 	*d = append(*d, l)
 }
 
@@ -237,9 +242,9 @@ type Deadline struct {
 func (t *tracker) list() (list []Deadline, leads bool) {
 	t.mu.Lock()
 	leads = t.leading
-	now := t.clock.Awake()
+	now := t.awake()
 	for _, l := range t.leases {
-		list = append(list, Deadline{Session: l.id, At: time.Now().Add(l.deadline.Sub(now))})
+		list = append(list, Deadline{Session: l.id, At: time.Now().Add(time.Duration(l.deadline - now))})
 	}
 	t.mu.Unlock()
 	slices.SortFunc(list, func(a, b Deadline) int {
