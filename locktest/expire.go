@@ -35,7 +35,7 @@ func (c *Cluster) expire(m *member, id wire.SessionID) error {
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(patience))
 	r := bufio.NewReader(conn)
-	hello := wire.ConnectRequest{TimeoutMs: info.TimeoutMs, SessionID: id, Password: info.Password}
+	hello := wire.ConnectRequest{TimeoutMs: info.TimeoutMs, SessionID: id, Password: info.Password[:]}
 	if _, err := conn.Write(wire.AppendFrame(nil, &hello)); err != nil {
 		return err
 	}

@@ -322,7 +322,7 @@ func (c *cluster) leader() int {
 }
 
 func createSession(id wire.SessionID) *znode.Command {
-	return &znode.Command{Session: id, Seq: 1<<63 | 1, Body: &znode.CreateSession{Connection: znode.Connection{TimeoutMs: 10_000, Password: make([]byte, wire.PasswordLen), Addr: "127.0.0.1"}}}
+	return &znode.Command{Session: id, Seq: 1<<63 | 1, Body: &znode.CreateSession{Connection: znode.Connection{TimeoutMs: 10_000, Addr: "127.0.0.1"}}}
 }
 
 func sequential(id wire.SessionID, seq uint64, path string) *znode.Command {

@@ -7,8 +7,8 @@ const (
 	// requests sends pings, of 12 bytes, and its first frame has 49. A longer frame takes a second
 	// read.
 	idleBufferBytes = 56
-	// usualBufferBytes is its size once the client sends longer frames: it holds a usual request, or
-	// two.
+	// usualBufferBytes is its size once the client sends longer frames: it holds a usual request,
+	// or two.
 	usualBufferBytes = 256
 	// readBufferBytes is its size once the client sends many requests without waiting for replies.
 	readBufferBytes = 16 << 10

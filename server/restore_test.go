@@ -274,7 +274,7 @@ func bigStore(t *testing.T, nodes int) *znode.Store {
 	t.Helper()
 	s := znode.New()
 	const id = wire.SessionID(1 << 56)
-	s.Apply(1, &znode.Entry{Commands: []znode.Command{{Session: id, Body: &znode.CreateSession{Connection: znode.Connection{TimeoutMs: 1000, Password: make([]byte, wire.PasswordLen)}}}}}, nil)
+	s.Apply(1, &znode.Entry{Commands: []znode.Command{{Session: id, Body: &znode.CreateSession{Connection: znode.Connection{TimeoutMs: 1000}}}}}, nil)
 	for i := range nodes {
 		body := create(fmt.Sprintf("/n%d", i), nil, wire.ModePersistent).Append(nil)
 		s.Apply(1, &znode.Entry{Commands: []znode.Command{{Session: id, Generation: 1, Seq: uint64(i + 1), Body: &znode.Request{Op: wire.OpCreate, Body: body}}}}, nil)

@@ -51,7 +51,7 @@ func TestAttachToASessionThatTheLeaderKnows(t *testing.T) {
 		m, r := newMember(t, Config{})
 		r.mayBe = func(_ context.Context, claims []znode.Claim) ([]bool, error) {
 			r.apply(&znode.Command{Session: claims[0].Session, Seq: 1<<63 | 1,
-				Body: &znode.CreateSession{Connection: znode.Connection{TimeoutMs: 10_000, Password: claims[0].Password[:], Addr: "127.0.0.1"}}})
+				Body: &znode.CreateSession{Connection: znode.Connection{TimeoutMs: 10_000, Password: claims[0].Password, Addr: "127.0.0.1"}}})
 			return []bool{true}, nil
 		}
 		c, err := connect(t, m, stranger(4711))

@@ -42,7 +42,7 @@ func (c *connection) timeout() time.Duration { return time.Duration(c.lease.time
 
 // local is a session of read-only mode, with or without a connection.
 type local struct {
-	password []byte
+	password wire.Password
 	timeout  time.Duration
 	heard    int64       // the instant at which its connection was last seen alive
 	closed   atomic.Bool // by its client

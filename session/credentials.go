@@ -71,14 +71,15 @@ func (n *numbers) newID() wire.SessionID { return wire.SessionID(n.nextID.Add(1)
 func (n *numbers) nonce() uint64 { return n.nextNonce.Add(1) | 1<<63 }
 
 // newPassword returns a random password of a session.
-func newPassword() []byte {
-	password := make([]byte, wire.PasswordLen)
-	_, _ = rand.Read(password) // never fails
+func newPassword() (password wire.Password) {
+	_, _ = rand.Read(password[:]) // never fails
 	return password
 }
 
 // right reports whether a client has the password of a session.
-func right(password, given []byte) bool { return subtle.ConstantTimeCompare(password, given) == 1 }
+func right(password wire.Password, given []byte) bool {
+	return subtle.ConstantTimeCompare(password[:], given) == 1
+}
 
 // response is the answer to a client that gets its session.
 func response(req *wire.ConnectRequest, c *connection, password []byte) *wire.ConnectResponse {

@@ -165,7 +165,7 @@ func (h *handshakes) create(ctx context.Context, req *wire.ConnectRequest, addr 
 			return nil, nil, err
 		}
 		if res.status == znode.Done {
-			return res.session, response(req, &res.session.connection, password), nil
+			return res.session, response(req, &res.session.connection, password[:]), nil
 		}
 		// The id is taken, as it can be after the wall clock was set back. The next one may be
 		// free.
@@ -173,7 +173,7 @@ func (h *handshakes) create(ctx context.Context, req *wire.ConnectRequest, addr 
 	}
 }
 
-func connectionOf(timeout time.Duration, password []byte, addr netip.Addr) znode.Connection {
+func connectionOf(timeout time.Duration, password wire.Password, addr netip.Addr) znode.Connection {
 	return znode.Connection{TimeoutMs: int32(timeout.Milliseconds()), Password: password, Addr: znode.AddrText(addr)}
 }
 
@@ -206,7 +206,7 @@ func (h *handshakes) attach(ctx context.Context, req *wire.ConnectRequest, addr 
 			Session:    req.SessionID,
 			Generation: generation,
 			Seq:        h.m.nonce(),
-			Body:       &znode.Attach{Connection: connectionOf(timeout, req.Password, addr)},
+			Body:       &znode.Attach{Connection: connectionOf(timeout, wire.Password(req.Password), addr)},
 		}, addr, timeout)
 		if err != nil {
 			return nil, nil, err
@@ -414,5 +414,5 @@ func (q *claims) run(ctx context.Context) {
 
 // claimOf is the claim of an attach.
 func claimOf(req *wire.ConnectRequest) znode.Claim {
-	return znode.Claim{Session: req.SessionID, Password: [wire.PasswordLen]byte(req.Password)}
+	return znode.Claim{Session: req.SessionID, Password: wire.Password(req.Password)}
 }

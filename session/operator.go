@@ -1,7 +1,6 @@
 package session
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -144,6 +143,6 @@ func (m *Manager) EndSession(ctx context.Context, addr netip.Addr, id wire.Sessi
 	if !ok {
 		return 0, errors.New("session: there is no such session")
 	}
-	req := &wire.ConnectRequest{TimeoutMs: info.TimeoutMs, SessionID: id, Password: bytes.Clone(info.Password)}
+	req := &wire.ConnectRequest{TimeoutMs: info.TimeoutMs, SessionID: id, Password: info.Password[:]}
 	return m.operate(ctx, req, addr, wire.OpCloseSession, nil)
 }

@@ -164,7 +164,7 @@ func (r *readOnly) connect(req *wire.ConnectRequest, addr netip.Addr, timeout ti
 	if s == nil {
 		return nil, nil, ErrNotServing // the next try finds a leader
 	}
-	resp := response(req, &s.connection, l.password)
+	resp := response(req, &s.connection, l.password[:])
 	resp.ReadOnly = true
 	return s, resp, nil
 }

@@ -514,7 +514,7 @@ func TestZooKeeperPasswords(t *testing.T) {
 			m, _ := newMember(t, Config{ZooKeeperPasswords: as})
 			c := mustConnect(t, m, 10*time.Second)
 			r := c.reattach()
-			if got := bytes.Equal(r.Password, r.SessionID.ZooKeeperPassword()); got != as {
+			if got := wire.Password(r.Password) == r.SessionID.ZooKeeperPassword(); got != as {
 				t.Errorf("ZooKeeper accepts the password: %v, want %v", got, as)
 			}
 		})

@@ -4,6 +4,9 @@ package wire
 // send any number.
 const PasswordLen = 16
 
+// Password is the password of a session.
+type Password [PasswordLen]byte
+
 // ConnectRequest is the first frame of a client; it has no header (docs/protocol/wire.md section
 // 4).
 type ConnectRequest struct {

@@ -36,17 +36,16 @@ func (s SessionID) String() string { return hexString(uint64(s)) }
 
 // ZooKeeperPassword is the password that ZooKeeper gives a session: the first 16 bytes of
 // java.util.Random with a seed that is made of the id (docs/protocol/wire.md section 4.4).
-func (s SessionID) ZooKeeperPassword() []byte {
+func (s SessionID) ZooKeeperPassword() (password Password) {
 	const (
 		superSecret = 0xB3415C00
 		multiplier  = 0x5DEECE66D
 		mask        = 1<<48 - 1
 	)
 	state := (uint64(s) ^ superSecret ^ multiplier) & mask
-	password := make([]byte, 0, PasswordLen)
-	for len(password) < PasswordLen {
+	for i := 0; i < len(password); i += 4 {
 		state = (state*multiplier + 0xB) & mask
-		password = binary.LittleEndian.AppendUint32(password, uint32(state>>16))
+		binary.LittleEndian.PutUint32(password[i:], uint32(state>>16))
 	}
 	return password
 }

@@ -60,7 +60,7 @@ func FromStore(store *znode.Store) (s *State, left int) {
 	s = emptyState()
 	s.Zxid = store.Zxid()
 	for info := range store.Sessions().All() {
-		if slices.Equal(info.Password, info.ID.ZooKeeperPassword()) {
+		if info.Password == info.ID.ZooKeeperPassword() {
 			s.Sessions[info.ID] = info.TimeoutMs
 		} else {
 			left++

@@ -341,7 +341,8 @@ func TestPassword(t *testing.T) {
 		-1<<56 + 1:        "054cc74a37327db215e702e20c73f005",
 		1:                 "054cc74a37327db215e702e20c73f005",
 	} {
-		if got := hex.EncodeToString(id.ZooKeeperPassword()); got != want {
+		password := id.ZooKeeperPassword()
+		if got := hex.EncodeToString(password[:]); got != want {
 			t.Errorf("session %v: %s, not %s", id, got, want)
 		}
 	}

@@ -140,15 +140,15 @@ func (st *state) checkSessions() error {
 			continue
 		}
 		used++
-		byAddr[row.addr]++
+		byAddr[row.addr.text]++
 		if at, ok := st.sessions.slots[row.id]; !ok || at != i || !mayBeSession(row.id) {
 			return fmt.Errorf("session %v is at %d, its id leads to %d", row.id, i, at)
 		}
-		if row.lastSeq == 0 && len(row.identities) > 0 {
-			return fmt.Errorf("session %v has %d identities, and no request has shown any", row.id, len(row.identities))
+		if n := len(row.listIdentities()); row.lastSeq == 0 && n > 0 {
+			return fmt.Errorf("session %v has %d identities, and no request has shown any", row.id, n)
 		}
-		b, bytes := st.sessions.belongingsOf(i), int64(0)
-		for at, slot := range b.nodes {
+		nodes, bytes := st.sessions.ephemeralsOf(i), int64(0)
+		for at, slot := range nodes {
 			n := st.tree.record(slot)
 			bytes += int64(len(n.path()))
 			if n.kind != kindEphemeral || wire.SessionID(n.owner) != row.id ||
@@ -156,21 +156,21 @@ func (st *state) checkSessions() error {
 				return fmt.Errorf("session %v has %q, of kind %d and session %#x", row.id, n.path(), n.kind, n.owner)
 			}
 		}
-		if bytes != b.bytes {
+		if b := st.sessions.belongingsOf(i); b != nil && bytes != b.bytes {
 			return fmt.Errorf("session %v has not ephemerals with paths of %d bytes", row.id, b.bytes)
 		}
-		owned += len(b.nodes)
+		owned += len(nodes)
 	}
 	if used != len(st.sessions.slots) || used != st.sessions.rows.len() {
 		return fmt.Errorf("%d sessions, %d ids, %d rows in use", used, len(st.sessions.slots), st.sessions.rows.len())
 	}
-	for addr, n := range st.sessions.byAddr {
-		if byAddr[addr] != n {
-			return fmt.Errorf("%d sessions of %s, counted %d", n, addr, byAddr[addr])
+	for addr, a := range st.sessions.addrs {
+		if byAddr[addr] != a.sessions || addr != a.text {
+			return fmt.Errorf("%d sessions of %s, counted %d", a.sessions, addr, byAddr[addr])
 		}
 	}
-	if len(byAddr) != len(st.sessions.byAddr) {
-		return fmt.Errorf("sessions of %d addresses, counted %d", len(st.sessions.byAddr), len(byAddr))
+	if len(byAddr) != len(st.sessions.addrs) {
+		return fmt.Errorf("sessions of %d addresses, counted %d", len(st.sessions.addrs), len(byAddr))
 	}
 	if owned != st.sessions.ephemerals {
 		return fmt.Errorf("sessions have %d ephemerals, not %d", owned, st.sessions.ephemerals)
@@ -277,8 +277,8 @@ func (s *Store) Digest() uint64 {
 	for i := range st.sessions.rows.used {
 		if r := st.sessions.rows.row(i); r.generation != 0 {
 			h := hash(2).num(uint64(r.id)).num(r.generation).num(r.lastSeq).num(uint64(r.timeoutMs)).
-				text(r.addr).text(r.password)
-			for _, id := range r.identities {
+				text(r.addr.text).text(string(r.password[:]))
+			for _, id := range r.listIdentities() {
 				h = h.text(id.Scheme).text(id.ID)
 			}
 			sum += h.sum()

@@ -104,8 +104,8 @@ func TestDigestSees(t *testing.T) {
 		"generation": func(s *Store) { s.state.sessions.rows.mut(0).generation++ },
 		"lastSeq":    func(s *Store) { s.state.sessions.rows.mut(0).lastSeq++ },
 		"timeout":    func(s *Store) { s.state.sessions.rows.mut(0).timeoutMs++ },
-		"address":    func(s *Store) { s.state.sessions.rows.mut(0).addr += "0" },
-		"password":   func(s *Store) { s.state.sessions.rows.mut(0).password += "0" },
+		"address":    func(s *Store) { s.state.sessions.rows.mut(0).addr = &address{text: "0"} },
+		"password":   func(s *Store) { s.state.sessions.rows.mut(0).password[0]++ },
 		"fewer":      func(s *Store) { i, _ := s.state.tree.find("/c"); s.state.tree.nodes.remove(i) },
 	} {
 		s := smallState(t)

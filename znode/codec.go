@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"hash/crc32"
 	"math"
+
+	"lockkeeper/wire"
 )
 
 // ErrDamaged is in the chain of every error about bytes that have changed since they were written:
@@ -109,6 +111,14 @@ func (d *decoder) count(minSizeBytes int) int {
 		return 0
 	}
 	return int(n)
+}
+
+// password reads the password of a session.
+func (d *decoder) password() (p wire.Password) {
+	if copy(p[:], d.bytes()) != len(p) {
+		d.fail("bad password")
+	}
+	return p
 }
 
 // bytes reads a length and that many bytes, which alias the input; nil when there are none.

@@ -18,8 +18,8 @@ func testCommands() []Command {
 		{Session: 0x0100000000000001, Generation: 1, Seq: 1, Body: &Request{Op: wire.OpCreate, Body: create("/a", "data", 0).Append(nil)}},
 		{Session: -1, Generation: math.MaxUint64, Seq: math.MaxUint64,
 			Body: &Request{Op: math.MinInt32, Identities: []Identity{{"digest", "u:h"}, {"", ""}, {"x509", "CN=\xff"}}}},
-		{Session: math.MinInt64, Seq: 1 << 63, Body: &CreateSession{Connection: Connection{TimeoutMs: math.MaxInt32, Password: bytes.Repeat([]byte{0xFF}, 16), Addr: "10.0.0.1"}}},
-		{Session: 5, Generation: 7, Body: &Attach{Connection: Connection{TimeoutMs: -1, Password: []byte("0123456789abcdef"), Addr: "0:0:0:0:0:0:0:1"}}},
+		{Session: math.MinInt64, Seq: 1 << 63, Body: &CreateSession{Connection: Connection{TimeoutMs: math.MaxInt32, Password: wire.Password(bytes.Repeat([]byte{0xFF}, wire.PasswordLen)), Addr: "10.0.0.1"}}},
+		{Session: 5, Generation: 7, Body: &Attach{Connection: Connection{TimeoutMs: -1, Password: wire.Password([]byte("0123456789abcdef")), Addr: "0:0:0:0:0:0:0:1"}}},
 		{Session: 5, Generation: 7, Body: &Expire{}},
 		{Body: &Reap{Path: "/container", NeverUsedMs: 60_000}},
 		{Seq: math.MaxUint64, Body: &Sync{}},
@@ -129,7 +129,7 @@ func TestEntryFormat(t *testing.T) {
 	cmds := []Command{
 		{Session: 0x0102030405060708, Generation: 2, Seq: 300,
 			Body: &Request{Op: wire.OpSync, Body: []byte{0, 0, 0, 1, '/'}, Identities: []Identity{{"digest", "u:h"}}}},
-		{Session: -2, Seq: 1 << 63, Body: &CreateSession{Connection: Connection{TimeoutMs: 4000, Password: []byte("0123456789abcdef"), Addr: "10.0.0.1"}}},
+		{Session: -2, Seq: 1 << 63, Body: &CreateSession{Connection: Connection{TimeoutMs: 4000, Password: wire.Password([]byte("0123456789abcdef")), Addr: "10.0.0.1"}}},
 	}
 	const commands = "00000002" +
 		"1f" + "01" + "0102030405060708" + "02" + "ac02" + "12" + "05000000012f" + "01" + "06646967657374" + "03753a68" +

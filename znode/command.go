@@ -87,8 +87,8 @@ type Request struct {
 // Connection describes a new connection of a session.
 type Connection struct {
 	TimeoutMs int32  // negotiated
-	Password  []byte // wire.PasswordLen bytes
 	Addr      string // the client's address as identity of scheme "ip"
+	Password  wire.Password
 }
 
 // CreateSession opens a session. The proposing member has chosen its id.
@@ -223,12 +223,12 @@ func (r *Request) decode(d *decoder) {
 }
 
 func (c *Connection) append(b []byte) []byte {
-	b = appendBytes(binary.AppendVarint(b, int64(c.TimeoutMs)), c.Password)
+	b = appendBytes(binary.AppendVarint(b, int64(c.TimeoutMs)), c.Password[:])
 	return appendString(b, c.Addr)
 }
 
 func (c *Connection) decode(d *decoder) {
-	c.TimeoutMs, c.Password, c.Addr = d.varint32(), d.bytes(), d.string()
+	c.TimeoutMs, c.Password, c.Addr = d.varint32(), d.password(), d.string()
 }
 
 func (*Expire) append(b []byte) []byte { return b }

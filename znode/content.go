@@ -30,7 +30,7 @@ type Node struct {
 type Session struct {
 	ID        wire.SessionID
 	TimeoutMs int32
-	Password  []byte
+	Password  wire.Password
 }
 
 // Content is a state that was not made by applying entries, but taken over from another program.
@@ -52,7 +52,7 @@ func FromContent(c Content) (*Store, error) {
 		if _, ok := st.sessions.slots[row.ID]; ok || !mayBeSession(row.ID) {
 			return nil, fmt.Errorf("znode: session %v: it exists already, or its id marks no session", row.ID)
 		}
-		st.sessions.add(session{id: row.ID, generation: 1, timeoutMs: row.TimeoutMs, password: string(row.Password)})
+		st.sessions.add(session{id: row.ID, generation: 1, timeoutMs: row.TimeoutMs, password: row.Password}, "")
 	}
 	if err := st.takeOver(c.Nodes); err != nil {
 		return nil, fmt.Errorf("znode: %w", err)

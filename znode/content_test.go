@@ -32,7 +32,7 @@ func TestContent(t *testing.T) {
 		with(base("/late"), func(n *Node) { n.Mzxid = 77 }),
 	}
 	store, err := FromContent(Content{Zxid: 9, Nodes: slices.Values(nodes),
-		Sessions: slices.Values([]Session{{ID: session, TimeoutMs: 6000, Password: []byte("0123456789abcdef")}})})
+		Sessions: slices.Values([]Session{{ID: session, TimeoutMs: 6000, Password: wire.Password([]byte("0123456789abcdef"))}})})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +112,7 @@ func TestContentRefused(t *testing.T) {
 // has no effect on the times of others, and TTL nodes live for their time to live.
 func TestImportFromTheFuture(t *testing.T) {
 	const now, future, ttl = 1_800_000_000_000, 2_100_000_000_000, 2000
-	s, err := FromContent(Content{Sessions: slices.Values([]Session{{ID: 1, TimeoutMs: 4000, Password: make([]byte, wire.PasswordLen)}}),
+	s, err := FromContent(Content{Sessions: slices.Values([]Session{{ID: 1, TimeoutMs: 4000}}),
 		Nodes: slices.Values([]Node{{Path: "/", ACL: wire.OpenACL},
 			{Path: "/future", ACL: wire.OpenACL, CtimeMs: future, MtimeMs: future, TTLMs: ttl, Czxid: 5, Mzxid: 5, Pzxid: 5}})})
 	if err != nil {

@@ -29,7 +29,7 @@ type driver struct {
 // conn is the knowledge of the member that has the connection of a session.
 type conn struct {
 	generation, seq uint64
-	password        []byte
+	password        wire.Password
 	addr            string
 	ids             []Identity // beyond the address
 	shown           bool       // of a script: the state keeps identities of the connection
@@ -133,7 +133,7 @@ func restored(t testing.TB, s *Store) *Store {
 
 // open returns the command that opens a session, and remembers the connection.
 func (d *driver) open(id wire.SessionID) Command {
-	c := &conn{generation: d.s.state.sessions.generations.first(), password: fmt.Appendf(nil, "%016x", uint64(id)), addr: "10.0.0.1"}
+	c := &conn{generation: d.s.state.sessions.generations.first(), password: wire.Password(fmt.Appendf(nil, "%016x", uint64(id))), addr: "10.0.0.1"}
 	d.conns[id] = c
 	return Command{Session: id, Seq: 1<<63 | uint64(id), Body: &CreateSession{Connection: Connection{TimeoutMs: 4000, Password: c.password, Addr: c.addr}}}
 }

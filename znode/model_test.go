@@ -45,7 +45,8 @@ type mnode struct {
 type msession struct {
 	generation, seq uint64
 	timeoutMs       int32
-	addr, password  string
+	addr            string
+	password        wire.Password
 	ids             []Identity
 }
 
@@ -107,12 +108,12 @@ func (m *model) turn(c Command) Result {
 	case KindCreateSession:
 		top := uint64(c.Session) >> 56
 		switch {
-		case exists && sess.password == string(c.by().Password):
+		case exists && sess.password == c.by().Password:
 			return Result{Status: Duplicate, Generation: sess.generation}
 		case exists, c.Session == 0, top == 0xFF, uint64(c.Session) == 0x8000000000000000:
 			return Result{Status: BadPassword}
 		}
-		m.sessions[c.Session] = msession{m.ended + 1, 0, c.by().TimeoutMs, c.by().Addr, string(c.by().Password), nil}
+		m.sessions[c.Session] = msession{m.ended + 1, 0, c.by().TimeoutMs, c.by().Addr, c.by().Password, nil}
 		m.changed = true
 		return Result{Generation: m.ended + 1}
 	case KindMembers:
@@ -140,7 +141,7 @@ func (m *model) turn(c Command) Result {
 	switch {
 	case !exists:
 		return Result{Status: NoSession}
-	case c.Kind() == KindAttach && sess.password != string(c.by().Password):
+	case c.Kind() == KindAttach && sess.password != c.by().Password:
 		return Result{Status: BadPassword}
 	case c.Generation != sess.generation:
 		return Result{Status: Moved, Generation: sess.generation}

@@ -63,6 +63,8 @@ func newOracle(t testing.TB, seed uint64) *oracle {
 }
 
 // pick returns one of the choices.
+var passwords = []wire.Password{{15: 1}, {15: 2}}
+
 func pick[T any](o *oracle, choices ...T) T { return choices[o.rng.IntN(len(choices))] }
 
 // step applies one entry and compares.
@@ -138,14 +140,14 @@ func (o *oracle) command() Command {
 	}
 	if _, alive := o.m.sessions[id]; !alive && o.rng.IntN(4) > 0 {
 		return Command{Session: id, Seq: 1<<63 | o.rng.Uint64(),
-			Body: &CreateSession{Connection: Connection{TimeoutMs: int32(o.rng.IntN(9000)), Password: []byte(pick(o, "secret", "sesame")), Addr: pick(o, "10.0.0.1", "11.0.0.1")}}}
+			Body: &CreateSession{Connection: Connection{TimeoutMs: int32(o.rng.IntN(9000)), Password: pick(o, passwords...), Addr: pick(o, "10.0.0.1", "11.0.0.1")}}}
 	}
 	switch o.rng.IntN(60) {
 	case 0:
-		return Command{Session: pick(o, id, 0, -1), Body: &CreateSession{Connection: Connection{Password: []byte(pick(o, "secret", "sesame"))}}}
+		return Command{Session: pick(o, id, 0, -1), Body: &CreateSession{Connection: Connection{Password: pick(o, passwords...)}}}
 	case 1:
 		return Command{Session: id, Generation: c.generation - uint64(o.rng.IntN(2)),
-			Body: &Attach{Connection: Connection{TimeoutMs: int32(o.rng.IntN(9000)), Password: []byte(pick(o, "secret", "sesame")), Addr: pick(o, "10.0.0.1", "11.0.0.1")}}}
+			Body: &Attach{Connection: Connection{TimeoutMs: int32(o.rng.IntN(9000)), Password: pick(o, passwords...), Addr: pick(o, "10.0.0.1", "11.0.0.1")}}}
 	case 2:
 		return Command{Session: id, Generation: c.generation - uint64(o.rng.IntN(2)), Body: &Expire{}}
 	case 3:
@@ -325,7 +327,7 @@ func (o *oracle) compare() {
 		paths := ephemerals[id]
 		slices.Sort(paths)
 		if !ok || info.Generation != sess.generation || info.LastSeq != sess.seq || info.TimeoutMs != sess.timeoutMs ||
-			info.Addr != sess.addr || string(info.Password) != sess.password || !slices.Equal(info.Identities, sess.ids) || info.Ephemerals != len(paths) ||
+			info.Addr != sess.addr || info.Password != sess.password || !slices.Equal(info.Identities, sess.ids) || info.Ephemerals != len(paths) ||
 			!slices.Equal(o.s.Ephemerals(id), paths) {
 			o.t.Fatalf("session %v: %+v with %v, model has %+v with %v", id, info, o.s.Ephemerals(id), sess, paths)
 		}

@@ -16,7 +16,7 @@ type reaperStore struct {
 
 func newReaperStore(t *testing.T) *reaperStore {
 	s := &reaperStore{Store: New(), t: t}
-	s.at(1000, &Command{Session: 1, Body: &CreateSession{Connection: Connection{TimeoutMs: 4000, Password: make([]byte, wire.PasswordLen)}}})
+	s.at(1000, &Command{Session: 1, Body: &CreateSession{Connection: Connection{TimeoutMs: 4000}}})
 	return s
 }
 

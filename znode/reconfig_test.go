@@ -25,7 +25,7 @@ type changer struct {
 func newChanger(t *testing.T, flags Flags) *changer {
 	c := &changer{t: t, s: New(), flags: flags}
 	c.apply(Command{Body: &SetMembers{Text: threeMembers + "version=0"}})
-	c.apply(Command{Session: 7, Seq: 1 << 63, Body: &CreateSession{Connection: Connection{TimeoutMs: 1000, Password: make([]byte, wire.PasswordLen), Addr: "127.0.0.1"}}})
+	c.apply(Command{Session: 7, Seq: 1 << 63, Body: &CreateSession{Connection: Connection{TimeoutMs: 1000, Addr: "127.0.0.1"}}})
 	return c
 }
 
@@ -146,7 +146,7 @@ func TestReconfigPrecedence(t *testing.T) {
 		t.Error(got)
 	}
 	alone := &changer{t: t, s: New(), flags: Reconfig}
-	alone.apply(Command{Session: 7, Seq: 1 << 63, Body: &CreateSession{Connection: Connection{TimeoutMs: 1000, Password: make([]byte, wire.PasswordLen), Addr: "127.0.0.1"}}})
+	alone.apply(Command{Session: 7, Seq: 1 << 63, Body: &CreateSession{Connection: Connection{TimeoutMs: 1000, Addr: "127.0.0.1"}}})
 	if got := alone.ask(bad).Code; got != wire.CodeUnimplemented {
 		t.Error(got)
 	}

@@ -23,7 +23,7 @@ const restoringSession = wire.SessionID(0x77 << 48)
 
 func beginRestoring(t *testing.T, s *Store, term uint64) *restoring {
 	r := &restoring{t: t, s: s, term: term}
-	r.apply(&Command{Session: restoringSession, Body: &CreateSession{Connection: Connection{TimeoutMs: 30_000, Password: make([]byte, wire.PasswordLen), Addr: "127.0.0.1"}}})
+	r.apply(&Command{Session: restoringSession, Body: &CreateSession{Connection: Connection{TimeoutMs: 30_000, Addr: "127.0.0.1"}}})
 	return r
 }
 
@@ -83,7 +83,7 @@ func richStore(t *testing.T, nodes int) *Store {
 	ids := []wire.SessionID{0x11 << 48, 0x12 << 48, 0x13 << 48}
 	for _, id := range ids {
 		s.Apply(3, &Entry{Stamp: Stamp{TimeMs: 1000}, Commands: []Command{{Session: id,
-			Body: &CreateSession{Connection: Connection{TimeoutMs: 9000, Password: make([]byte, wire.PasswordLen), Addr: "10.0.0.1"}}}}}, nil)
+			Body: &CreateSession{Connection: Connection{TimeoutMs: 9000, Addr: "10.0.0.1"}}}}}, nil)
 	}
 	create := func(id wire.SessionID, path string, data string, acl []wire.ACL, mode wire.CreateMode) {
 		do(id, wire.OpCreate, &wire.CreateRequest{Path: path, Data: []byte(data), ACL: acl, Mode: mode})
@@ -129,7 +129,7 @@ func TestReplacement(t *testing.T) {
 	for name, term := range map[string]uint64{"a younger cluster": 1, "an older cluster": 9} {
 		to := New()
 		r := beginRestoring(t, to, term)
-		r.apply(&Command{Session: 0x11 << 48, Body: &CreateSession{Connection: Connection{TimeoutMs: 1000, Password: make([]byte, wire.PasswordLen), Addr: "1.2.3.4"}}})
+		r.apply(&Command{Session: 0x11 << 48, Body: &CreateSession{Connection: Connection{TimeoutMs: 1000, Addr: "1.2.3.4"}}})
 		before := to.Zxid()
 		held := to.Snapshot() // as of before, and written afterwards
 		want := snapshotOf(t, to)
@@ -165,7 +165,7 @@ func TestReplacement(t *testing.T) {
 		if again := r.step(RestoreCommit, nil); again.Status != NoSession {
 			t.Errorf("%s: the session of the restore has survived: %+v", name, again)
 		}
-		r.apply(&Command{Session: 0x22 << 48, Body: &CreateSession{Connection: Connection{TimeoutMs: 1000, Password: make([]byte, wire.PasswordLen), Addr: "1.2.3.4"}}})
+		r.apply(&Command{Session: 0x22 << 48, Body: &CreateSession{Connection: Connection{TimeoutMs: 1000, Addr: "1.2.3.4"}}})
 		if err := to.Check(); err != nil {
 			t.Fatal(err)
 		}

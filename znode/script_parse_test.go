@@ -63,6 +63,16 @@ func (a *args) text(name, otherwise string) string {
 	return otherwise
 }
 
+// password is a text of at most 16 bytes, with zeros behind it.
+func (a *args) password(otherwise wire.Password) (p wire.Password) {
+	v, ok := a.named["password"]
+	if !ok {
+		return otherwise
+	}
+	copy(p[:], v)
+	return p
+}
+
 func (a *args) num(name string, otherwise int64) int64 {
 	v, ok := a.named[name]
 	if !ok {

@@ -154,7 +154,7 @@ func (sc *script) open(a *args) {
 	id := sc.sessionID(a.word(1))
 	before := sc.conns[id]
 	cmd := sc.driver.open(id)
-	cmd.by().Password = []byte(a.text("password", string(cmd.by().Password)))
+	cmd.by().Password = a.password(cmd.by().Password)
 	cmd.by().TimeoutMs = int32(a.num("timeout", 4000))
 	cmd.by().Addr = a.text("addr", cmd.by().Addr)
 	r := sc.apply(cmd)[0]
@@ -174,7 +174,7 @@ func (sc *script) attach(a *args) {
 		Session:    id,
 		Generation: uint64(a.num("gen", int64(c.generation))),
 		Seq:        1<<63 | 7,
-		Body:       &Attach{Connection: Connection{TimeoutMs: int32(a.num("timeout", 4000)), Password: []byte(a.text("password", string(c.password))), Addr: a.text("addr", "10.0.0.2")}},
+		Body:       &Attach{Connection: Connection{TimeoutMs: int32(a.num("timeout", 4000)), Password: a.password(c.password), Addr: a.text("addr", "10.0.0.2")}},
 	})[0]
 	if r.Status == Done {
 		c.generation, c.seq = r.Generation, 0

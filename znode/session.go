@@ -8,17 +8,37 @@ import (
 	"lockkeeper/wire"
 )
 
-// session is a session as a snapshot has it.
+// session is a session as a snapshot has it. Every member has a row for each session of the
+// cluster, so a part that most sessions do not have is behind a pointer.
 type session struct {
 	id         wire.SessionID
 	generation uint64 // of the connection that counts; 0 in a row that is not in use
 	lastSeq    uint64 // of the newest request of that generation that was applied
+	addr       *address
+	// identities are from the newest command of the generation that carried any; nil if none has.
+	// Replaced, never modified.
+	identities *[]Identity
+	password   wire.Password
 	timeoutMs  int32
-	addr       string
-	password   string
-	// identities are from the newest command of the generation that carried any. Replaced,
-	// never modified.
-	identities []Identity
+}
+
+func (s *session) listIdentities() []Identity {
+	if s.identities == nil {
+		return nil
+	}
+	return *s.identities
+}
+
+func (s *session) setIdentities(ids []Identity) {
+	if s.identities = nil; len(ids) > 0 {
+		s.identities = &ids
+	}
+}
+
+// address is an address of clients, which sessions share.
+type address struct {
+	text     string
+	sessions int // with their newest connection from there; no part of a snapshot
 }
 
 // belongings are the ephemeral nodes of a session. They follow from the nodes and are no part of a
@@ -33,22 +53,33 @@ type belongings struct {
 type Registry struct {
 	rows        table[session]
 	slots       map[wire.SessionID]slot
-	byAddr      map[string]int          // sessions by the address of their newest connection
-	belongings  []*[pageRows]belongings // by slot of rows
+	addrs       map[string]*address      // of the sessions' newest connections
+	belongings  []*[pageRows]*belongings // by slot of rows
 	generations generations
 	ephemerals  int // of all sessions
 }
 
 func newRegistry() *Registry {
 	return &Registry{
-		rows:   table[session]{epoch: 1},
-		slots:  map[wire.SessionID]slot{},
-		byAddr: map[string]int{},
+		rows:  table[session]{epoch: 1},
+		slots: map[wire.SessionID]slot{},
+		addrs: map[string]*address{},
 	}
 }
 
-// belongingsOf returns the belongings of the session at i.
-func (r *Registry) belongingsOf(i slot) *belongings { return &r.belongings[i/pageRows][i%pageRows] }
+// belongingsOf returns the belongings of the session at i; nil if it has had none yet.
+func (r *Registry) belongingsOf(i slot) *belongings { return r.belongings[i/pageRows][i%pageRows] }
+
+// belong makes b the belongings of the session at i.
+func (r *Registry) belong(i slot, b *belongings) { r.belongings[i/pageRows][i%pageRows] = b }
+
+// ephemeralsOf returns the ephemeral nodes of the session at i.
+func (r *Registry) ephemeralsOf(i slot) []slot {
+	if b := r.belongingsOf(i); b != nil {
+		return b.nodes
+	}
+	return nil
+}
 
 // SessionInfo describes a session.
 type SessionInfo struct {
@@ -58,7 +89,7 @@ type SessionInfo struct {
 	// of the newest request of that connection that was applied; 0 before the first
 	LastSeq  uint64
 	Addr     string // of that connection, as identity of scheme "ip"
-	Password []byte // a copy
+	Password wire.Password
 	// that this connection has shown with a write, its address aside; not to be modified
 	Identities []Identity
 	Ephemerals int // number of nodes
@@ -76,14 +107,14 @@ func (r *Registry) Get(id wire.SessionID) (SessionInfo, bool) {
 // Claim names a session and proves the right to attach to it.
 type Claim struct {
 	Session  wire.SessionID
-	Password [wire.PasswordLen]byte
+	Password wire.Password
 }
 
 // Holds reports whether the session of a claim exists and has that password. How long that takes
 // does not depend on the password.
 func (r *Registry) Holds(c *Claim) bool {
 	i, ok := r.slots[c.Session]
-	return ok && samePassword(r.rows.row(i).password, c.Password[:])
+	return ok && samePassword(&r.rows.row(i).password, &c.Password)
 }
 
 // EphemeralCount returns the number of a session's ephemeral nodes; 0 if there is no such session.
@@ -92,7 +123,7 @@ func (r *Registry) EphemeralCount(id wire.SessionID) int {
 	if !ok {
 		return 0
 	}
-	return len(r.belongingsOf(i).nodes)
+	return len(r.ephemeralsOf(i))
 }
 
 // All returns all sessions, in no particular order.
@@ -110,8 +141,8 @@ func (r *Registry) info(i slot) SessionInfo {
 	row := r.rows.row(i)
 	return SessionInfo{
 		ID: row.id, TimeoutMs: row.timeoutMs, Generation: row.generation, LastSeq: row.lastSeq,
-		Addr: row.addr, Password: []byte(row.password), Identities: row.identities,
-		Ephemerals: len(r.belongingsOf(i).nodes),
+		Addr: row.addr.text, Password: row.password, Identities: row.listIdentities(),
+		Ephemerals: len(r.ephemeralsOf(i)),
 	}
 }
 
@@ -122,40 +153,59 @@ func (r *Registry) EphemeralsBytes(id wire.SessionID) int {
 	if !ok {
 		return 0
 	}
-	b := r.belongingsOf(i)
-	return int(b.bytes) + 4*len(b.nodes)
+	if b := r.belongingsOf(i); b != nil {
+		return int(b.bytes) + 4*len(b.nodes)
+	}
+	return 0
 }
 
-// add puts a session into the registry.
-func (r *Registry) add(row session) {
+// add puts a session into the registry, with a connection from addr.
+func (r *Registry) add(row session, addr string) {
 	r.generations.give(row.generation)
+	row.addr = r.enterAddr(addr)
 	i, to := r.rows.add()
 	*to = row
 	if len(r.belongings) < len(r.rows.pages) {
-		r.belongings = append(r.belongings, new([pageRows]belongings))
+		r.belongings = append(r.belongings, new([pageRows]*belongings))
 	}
-	*r.belongingsOf(i) = belongings{}
 	r.slots[row.id] = i
-	r.byAddr[row.addr]++
+}
+
+// enterAddr counts one more session with an address, and returns that.
+func (r *Registry) enterAddr(text string) *address {
+	a := r.addrs[text]
+	if a == nil {
+		a = &address{text: text}
+		r.addrs[text] = a
+	}
+	a.sessions++
+	return a
 }
 
 // leaveAddr takes a session out of the count of its address.
-func (r *Registry) leaveAddr(addr string) {
-	if r.byAddr[addr]--; r.byAddr[addr] == 0 {
-		delete(r.byAddr, addr)
+func (r *Registry) leaveAddr(a *address) {
+	if a.sessions--; a.sessions == 0 {
+		delete(r.addrs, a.text)
 	}
 }
 
 // Counts returns the number of all sessions, and of the sessions with their newest
 // connection from an address (AddrText).
 func (r *Registry) Counts(addr string) (all, there int) {
-	return r.rows.len(), r.byAddr[addr]
+	if a := r.addrs[addr]; a != nil {
+		there = a.sessions
+	}
+	return r.rows.len(), there
 }
 
 // own makes the node at i, with a path of pathBytes bytes, an ephemeral of a session, and returns
 // its index there.
 func (r *Registry) own(id wire.SessionID, i slot, pathBytes int) (at int32) {
 	b := r.belongingsOf(r.slots[id])
+	if b == nil {
+		b = new(belongings)
+		r.belong(r.slots[id], b)
+	}
 	b.nodes = append(b.nodes, i)
 	b.bytes += int64(pathBytes)
 	r.ephemerals++
@@ -197,7 +247,7 @@ func (r *Registry) Addr(id wire.SessionID) string {
 	if !ok {
 		return ""
 	}
-	return r.rows.row(i).addr
+	return r.rows.row(i).addr.text
 }
 
 // mayBeSession reports whether a session may have this id. ZooKeeper's owner field uses the others
@@ -234,7 +284,7 @@ func (g *generations) replace(n *generations) {
 func (r *Registry) create(id wire.SessionID, c *Connection, res *Result) (created bool) {
 	if i, ok := r.slots[id]; ok {
 		row := r.rows.row(i)
-		if !samePassword(row.password, c.Password) {
+		if !samePassword(&row.password, &c.Password) {
 			res.Status = BadPassword
 			return false
 		}
@@ -247,17 +297,17 @@ func (r *Registry) create(id wire.SessionID, c *Connection, res *Result) (create
 	}
 	res.Generation = r.generations.first()
 	r.add(session{
-		id: id, generation: res.Generation, timeoutMs: c.TimeoutMs, addr: c.Addr, password: string(c.Password),
-	})
+		id: id, generation: res.Generation, timeoutMs: c.TimeoutMs, password: c.Password,
+	}, c.Addr)
 	return true
 }
 
 // samePassword compares in a time that does not depend on the passwords.
-func samePassword(a string, b []byte) bool { return subtle.ConstantTimeCompare([]byte(a), b) == 1 }
+func samePassword(a, b *wire.Password) bool { return subtle.ConstantTimeCompare(a[:], b[:]) == 1 }
 
 // attach gives a session a new connection.
 func (r *Registry) attach(c *Command, by *Connection, res *Result) {
-	if i, ok := r.slots[c.Session]; ok && !samePassword(r.rows.row(i).password, by.Password) {
+	if i, ok := r.slots[c.Session]; ok && !samePassword(&r.rows.row(i).password, &by.Password) {
 		res.Status = BadPassword
 		return
 	}
@@ -271,8 +321,7 @@ func (r *Registry) attach(c *Command, by *Connection, res *Result) {
 	row.lastSeq = 0
 	row.timeoutMs = by.TimeoutMs
 	r.leaveAddr(row.addr)
-	row.addr = by.Addr
-	r.byAddr[row.addr]++
+	row.addr = r.enterAddr(by.Addr)
 	row.identities = nil
 	res.Generation = row.generation
 }
@@ -323,6 +372,7 @@ func (r *Registry) remove(i slot) {
 	delete(r.slots, row.id)
 	r.leaveAddr(row.addr)
 	r.rows.remove(i)
+	r.belong(i, nil)
 }
 
 // Ephemeral is an ephemeral node. Its data are never modified.
@@ -360,7 +410,7 @@ func (w *EphemeralWalk) Step(s *Store, n int, visit func(Ephemeral)) (done, lost
 			if w.session >= w.sessions.rows.used {
 				return true, false
 			}
-			w.nodes = append(w.nodes[:0:0], w.sessions.belongingsOf(w.session).nodes...)
+			w.nodes = append(w.nodes[:0:0], w.sessions.ephemeralsOf(w.session)...)
 			w.session++
 			continue
 		}
@@ -385,7 +435,7 @@ func (st *state) ephemerals(id wire.SessionID) []string {
 	if !ok {
 		return nil
 	}
-	nodes := st.sessions.belongingsOf(i).nodes
+	nodes := st.sessions.ephemeralsOf(i)
 	paths := make([]string, 0, len(nodes))
 	for _, n := range nodes {
 		paths = append(paths, st.tree.path(n))

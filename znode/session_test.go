@@ -11,7 +11,7 @@ import (
 func TestRegistryAlone(t *testing.T) {
 	const id = wire.SessionID(0x11 << 48)
 	r := newRegistry()
-	by := &Connection{TimeoutMs: 1000, Password: make([]byte, wire.PasswordLen), Addr: "10.0.0.1"}
+	by := &Connection{TimeoutMs: 1000, Addr: "10.0.0.1"}
 	var res Result
 	if !r.create(id, by, &res) || res.Generation != 1 {
 		t.Fatalf("%+v", res)

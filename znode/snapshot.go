@@ -188,8 +188,8 @@ func appendSession(b []byte, s *session) []byte {
 	b = binary.AppendUvarint(b, s.generation)
 	b = binary.AppendUvarint(b, s.lastSeq)
 	b = binary.AppendVarint(b, int64(s.timeoutMs))
-	b = appendString(b, s.addr)
-	return appendIdentities(appendString(b, s.password), s.identities)
+	b = appendString(b, s.addr.text)
+	return appendIdentities(appendBytes(b, s.password[:]), s.listIdentities())
 }
 
 // appendNode encodes n with its dir (record) and its details; acls gives the numbers of the ACLs
@@ -419,10 +419,10 @@ func (rs *restorer) session(d *decoder) {
 		generation: d.uvarint(),
 		lastSeq:    d.uvarint(),
 		timeoutMs:  d.varint32(),
-		addr:       d.string(),
-		password:   d.string(),
-		identities: d.identities(),
 	}
+	addr := d.string()
+	row.password = d.password()
+	row.setIdentities(d.identities())
 	if d.err != nil {
 		return
 	}
@@ -432,7 +432,7 @@ func (rs *restorer) session(d *decoder) {
 		return
 	}
 	if rs.skip == nil {
-		rs.st.sessions.add(row)
+		rs.st.sessions.add(row, addr)
 	}
 }
 

@@ -144,7 +144,7 @@ func TestRestoreContradictions(t *testing.T) {
 	}
 	with := func(extra ...record) []byte { return encode(append(builtIns[:4:4], extra...)...) }
 	sess := func(id wire.SessionID, generation uint64) []byte {
-		return appendSession(nil, &session{id: id, generation: generation})
+		return appendSession(nil, &session{id: id, generation: generation, addr: new(address)})
 	}
 	type parts struct {
 		kinds    []blockKind
@@ -322,7 +322,7 @@ func TestReplay(t *testing.T) {
 func TestSnapshotWhileApplying(t *testing.T) {
 	o := newOracle(t, 7)
 	for i := range 3000 { // enough for several pages
-		o.apply1(Command{Session: 1000 + wire.SessionID(i), Body: &CreateSession{Connection: Connection{Password: []byte("p"), Addr: "10.0.0.1"}}})
+		o.apply1(Command{Session: 1000 + wire.SessionID(i), Body: &CreateSession{Connection: Connection{Addr: "10.0.0.1"}}})
 		o.apply1(Command{Session: 1000 + wire.SessionID(i), Generation: 1, Seq: 1,
 			Body: &Request{Op: wire.OpCreate, Body: create(fmt.Sprintf("/a%d", i), "x", wire.CreateMode(i%2)).Append(nil)}})
 	}
@@ -353,7 +353,7 @@ func TestSnapshotWhileApplying(t *testing.T) {
 			info, ok := o.s.Sessions().Get(id)
 			switch {
 			case !ok:
-				o.apply1(Command{Session: id, Body: &CreateSession{Connection: Connection{Password: []byte("p"), Addr: "10.0.0.1"}}})
+				o.apply1(Command{Session: id, Body: &CreateSession{Connection: Connection{Addr: "10.0.0.1"}}})
 			case i%10 == 0:
 				o.apply1(Command{Session: id, Generation: 1, Body: &Expire{}})
 			default:

@@ -303,7 +303,7 @@ func TestIDsThatComeBack(t *testing.T) {
 	}
 	attach := func(id wire.SessionID, generation uint64) Command {
 		return Command{Session: id, Generation: generation, Seq: 1 << 63,
-			Body: &Attach{Connection: Connection{TimeoutMs: 4000, Password: fmt.Appendf(nil, "%016x", uint64(id)), Addr: "10.0.0.1"}}}
+			Body: &Attach{Connection: Connection{TimeoutMs: 4000, Password: wire.Password(fmt.Appendf(nil, "%016x", uint64(id))), Addr: "10.0.0.1"}}}
 	}
 	for round := range 5 {
 		r := d.apply(d.open(id))[0]

@@ -90,13 +90,13 @@ func (t *tx) applyRequest(c *Command, q *Request, r *Result) {
 	}
 	row := t.state.sessions.rows.mut(i)
 	if len(q.Identities) > 0 {
-		row.identities = q.Identities
+		row.setIdentities(q.Identities)
 	}
 	if q.Op == wire.OpCloseSession {
 		t.closeSession(i, r)
 		return
 	}
-	t.ids = append(append(t.ids, Identity{Scheme: schemeIP, ID: row.addr}), row.identities...)
+	t.ids = append(append(t.ids, Identity{Scheme: schemeIP, ID: row.addr.text}), row.listIdentities()...)
 	r.Code = t.request(c, q, r)
 }
 

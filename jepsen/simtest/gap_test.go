@@ -39,7 +39,7 @@ func TestRequestWaitsForTheOneBeforeIt(t *testing.T) {
 			return at
 		}
 		propose(&znode.Command{Seq: 1<<63 | 1,
-			Body: &znode.CreateSession{Connection: znode.Connection{TimeoutMs: 20_000, Password: make([]byte, wire.PasswordLen), Addr: "127.0.0.1"}}})
+			Body: &znode.CreateSession{Connection: znode.Connection{TimeoutMs: 20_000, Addr: "127.0.0.1"}}})
 		create(2, "/second")
 		if at := czxid("/second"); at != 0 {
 			t.Errorf("a request has taken effect in zxid %v, and the one before it has not", at)

@@ -19,7 +19,7 @@ func snapshotWith(t *testing.T, nodes int) []byte {
 	t.Helper()
 	s := znode.New()
 	const id = wire.SessionID(9 << 48)
-	s.Apply(1, &znode.Entry{Commands: []znode.Command{{Session: id, Body: &znode.CreateSession{Connection: znode.Connection{TimeoutMs: 1000, Password: make([]byte, wire.PasswordLen)}}}}}, nil)
+	s.Apply(1, &znode.Entry{Commands: []znode.Command{{Session: id, Body: &znode.CreateSession{Connection: znode.Connection{TimeoutMs: 1000}}}}}, nil)
 	seq := uint64(0)
 	create := func(path string) {
 		seq++

@@ -25,7 +25,7 @@ func TestFenceInSteps(t *testing.T) {
 		seq++
 		apply(znode.Command{Session: 1, Generation: 1, Seq: seq, Body: &znode.Request{Op: op, Body: body.Append(nil)}})
 	}
-	apply(znode.Command{Session: 1, Body: &znode.CreateSession{Connection: znode.Connection{Password: make([]byte, wire.PasswordLen)}}})
+	apply(znode.Command{Session: 1, Body: &znode.CreateSession{Connection: znode.Connection{}}})
 	request(wire.OpCreate, &wire.CreateRequest{Path: "/m", ACL: wire.OpenACL})
 	for range contenders {
 		request(wire.OpCreate, &wire.CreateRequest{Path: "/m/lock-", ACL: wire.OpenACL, Mode: wire.ModeEphemeralSequential})

@@ -37,7 +37,7 @@ func (p *tape) apply(c znode.Command) (res znode.Result) {
 
 func (p *tape) open(id wire.SessionID) {
 	p.apply(znode.Command{Session: id, Seq: 1 << 63,
-		Body: &znode.CreateSession{Connection: znode.Connection{TimeoutMs: 10_000, Password: make([]byte, wire.PasswordLen), Addr: znode.AddrText(netip.MustParseAddr("10.0.0.7"))}}})
+		Body: &znode.CreateSession{Connection: znode.Connection{TimeoutMs: 10_000, Addr: znode.AddrText(netip.MustParseAddr("10.0.0.7"))}}})
 }
 
 func (p *tape) request(id wire.SessionID, op wire.Op, body wire.Record) znode.Result {
