@@ -288,24 +288,26 @@ func (d *decoder) identities() []Identity {
 // alias b. It allocates at most in proportion to len(b). Errors: ErrDamaged; ErrNewer for an
 // unknown kind.
 func DecodeCommand(b []byte) (c Command, rest []byte, err error) {
-	return decodeCommand(b, nil)
+	d := decoder{b: b}
+	if c, err = d.command(newBodyOf); err != nil {
+		return Command{}, nil, err
+	}
+	return c, d.b, nil
 }
 
-// decodeCommand has request as the body of a request, unless it is nil.
-func decodeCommand(b []byte, request *Request) (c Command, rest []byte, err error) {
-	d := decoder{b: b}
+// newBodyOf returns a new body of a known kind.
+func newBodyOf(k Kind) Body { return kinds[k].body() }
+
+// command reads a command. body returns the body to decode into, of which all fields are replaced.
+func (d *decoder) command(body func(Kind) Body) (c Command, err error) {
 	kind := Kind(d.u8())
 	c.Session = wire.SessionID(d.u64())
 	c.Generation = d.uvarint()
 	c.Seq = d.uvarint()
 	switch {
-	case kind == KindRequest && request != nil:
-		*request = Request{}
-		c.Body = request
-		c.Body.decode(&d)
 	case kind.known():
-		c.Body = kinds[kind].body()
-		c.Body.decode(&d)
+		c.Body = body(kind)
+		c.Body.decode(d)
 	case d.err == nil && kind != 0:
 		d.err = fmt.Errorf("%w: it has the kind %d, this program knows %d to %d",
 			ErrNewer, uint8(kind), KindRequest, KindRestore)
@@ -313,7 +315,7 @@ func decodeCommand(b []byte, request *Request) (c Command, rest []byte, err erro
 		d.fail(kind.String())
 	}
 	if d.err != nil {
-		return Command{}, nil, fmt.Errorf("znode: decode command: %w", d.err)
+		return Command{}, fmt.Errorf("znode: decode command: %w", d.err)
 	}
-	return c, d.b, nil
+	return c, nil
 }

@@ -136,18 +136,21 @@ func decodeEntry(b []byte, keep bool) (e Entry, err error) {
 	if uint64(n) > uint64(len(d.b)/minCommandSize) {
 		return e, fmt.Errorf("%w: %d commands in %d bytes", ErrDamaged, n, len(d.b))
 	}
-	bodies := uint32(1)
+	room := bodies{left: 1}
 	if keep {
-		e.Commands, bodies = make([]Command, 0, n), n
+		e.Commands = make([]Command, 0, n)
 	}
-	requests := make([]Request, bodies) // most commands are requests: one allocation for all bodies
+	var one decoder // of one command
 	for i := range n {
-		c, rest, err := decodeCommand(d.bytes(), &requests[min(i, bodies-1)])
+		if one.b = d.bytes(); keep {
+			room.left = n - i
+		}
+		c, err := one.command(room.get)
 		switch {
 		case err != nil:
 			return e, fmt.Errorf("command %d of %d: %w", i, n, err)
-		case len(rest) != 0:
-			return e, fmt.Errorf("%w: command %d of %d: %d bytes too many", ErrDamaged, i, n, len(rest))
+		case len(one.b) != 0:
+			return e, fmt.Errorf("%w: command %d of %d: %d bytes too many", ErrDamaged, i, n, len(one.b))
 		case keep:
 			e.Commands = append(e.Commands, c)
 		}
@@ -156,6 +159,36 @@ func decodeEntry(b []byte, keep bool) (e Entry, err error) {
 		return e, fmt.Errorf("%w: %d bytes too many", ErrDamaged, len(d.b))
 	}
 	return e, nil
+}
+
+// bodies are the bodies of the commands of an entry. Most of a busy cluster are requests, and of a
+// cluster with clients that arrive, new sessions: those have one allocation for all that are left.
+type bodies struct {
+	left     uint32 // commands, with the present one; 1: the next command may have the same body
+	requests []Request
+	sessions []CreateSession
+}
+
+func (b *bodies) get(k Kind) Body {
+	switch k {
+	case KindRequest:
+		return next(&b.requests, b.left)
+	case KindCreateSession:
+		return next(&b.sessions, b.left)
+	}
+	return newBodyOf(k)
+}
+
+// next takes the first element of free, which gets room for n if it is empty. The last one stays.
+func next[T any](free *[]T, n uint32) *T {
+	if len(*free) == 0 {
+		*free = make([]T, n)
+	}
+	first := &(*free)[0]
+	if n > 1 {
+		*free = (*free)[1:]
+	}
+	return first
 }
 
 // minCommandSize is the size in bytes of the shortest command, its length byte included.
