@@ -1,7 +1,6 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -164,7 +163,7 @@ func (p *clientPort) admit(ctx context.Context, nc net.Conn) {
 			"client refused: the file descriptors that are left are for the peers and the log (ulimit -n)",
 			"client", c.remote(), "limit", p.maxFiles)
 	default:
-		c.number = p.counters.accepted.Add(1)
+		p.counters.accepted.Add(1)
 		p.conns.Add(c, ip)
 		p.wg.Go(func() { p.live(ctx, c) })
 		p.mu.Unlock()
@@ -253,7 +252,7 @@ func (p *clientPort) counts() ops.PortCounts {
 // connections lists the connections in the order of their acceptance.
 func (p *clientPort) connections() []ops.Connection {
 	conns := p.list()
-	slices.SortFunc(conns, func(a, b *conn) int { return cmp.Compare(a.number, b.number) })
+	slices.SortStableFunc(conns, func(a, b *conn) int { return a.accepted.Compare(b.accepted) })
 	list := make([]ops.Connection, len(conns))
 	for i, c := range conns {
 		list[i] = ops.Connection{Remote: c.remote(), Secure: usesTLS(c.Conn), Accepted: c.accepted,

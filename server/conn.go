@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"lockkeeper/internal/connlimit"
 	"lockkeeper/server/ops/words"
 	"lockkeeper/server/secure"
 	"lockkeeper/server/zoocfg"
@@ -37,14 +38,17 @@ const (
 type conn struct {
 	net.Conn
 	port     *clientPort
-	number   int64 // in the order of acceptance
 	accepted time.Time
 	session  atomic.Pointer[session.Session] // nil before the handshake
 	parting  atomic.Bool                     // its last answer is being sent
 	in       input
+	place    connlimit.Place[*conn]
 }
 
 func newConn(nc net.Conn) *conn { return &conn{Conn: nc, accepted: time.Now()} }
+
+// TablePlace implements connlimit.Conn.
+func (c *conn) TablePlace() *connlimit.Place[*conn] { return &c.place }
 
 // Read reads from the client, through the buffer.
 func (c *conn) Read(b []byte) (int, error) { return c.in.read(c.Conn, b) }
@@ -215,7 +219,7 @@ func (p *clientPort) handshake(ctx context.Context, c *conn) *session.Session {
 			"client", c.remote(), "err", err)
 		return nil
 	}
-	answer := wire.AppendFrame(nil, resp)
+	answer := wire.AppendFrame(make([]byte, 0, 64), resp) // an answer has 41 bytes
 	for _, id := range p.tls.certIdentities(c.Conn) {
 		if sess != nil && !sess.Identify(id) {
 			sess.Detach()

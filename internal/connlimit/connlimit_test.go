@@ -7,47 +7,70 @@ import (
 	"time"
 )
 
+// testConn is a connection of a Table.
+type testConn struct {
+	number int
+	place  Place[*testConn]
+}
+
+func (c *testConn) TablePlace() *Place[*testConn] { return &c.place }
+
 func TestTable(t *testing.T) {
 	a, b := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
-	table := New[int](3, 2)
-	table.Add(1, a)
-	table.Add(2, a)
+	table := New[*testConn](3, 2)
+	one, two, three := &testConn{number: 1}, &testConn{number: 2}, &testConn{number: 3}
+	table.Add(one, a)
+	table.Add(two, a)
 	if !table.HostFull(a) || table.HostFull(b) || table.Full() {
 		t.Error("two of one host, of three in all")
 	}
-	table.Add(3, b)
+	table.Add(three, b)
 	if !table.Full() || table.Len() != 3 || table.LenSpare() != 3 {
 		t.Error("three are all")
 	}
-	oldest := func(want int, wantOf int) {
+	oldest := func(want, wantOf *testConn) {
 		t.Helper()
 		c, ok := table.Oldest()
 		of, okOf := table.OldestOf(b)
-		if c != want || ok != (want != 0) || of != wantOf || okOf != (wantOf != 0) {
-			t.Errorf("the oldest is %d (%t), of a host %d (%t); want %d, %d", c, ok, of, okOf, want, wantOf)
+		if c != want || ok != (want != nil) || of != wantOf || okOf != (wantOf != nil) {
+			t.Errorf("the oldest is %v (%t), of a host %v (%t); want %v, %v", c, ok, of, okOf, want, wantOf)
+		}
+		all := map[*testConn]bool{}
+		for c := range table.All() {
+			all[c] = true
+		}
+		if len(all) != table.Len() {
+			t.Errorf("%d of %d connections are listed", len(all), table.Len())
 		}
 	}
-	oldest(1, 3)
-	table.Keep(1)
-	oldest(2, 3)
-	table.Keep(3)
+	oldest(one, three)
+	table.Keep(one)
+	oldest(two, three)
+	table.Keep(three)
 	if table.KeptOf(a) != 1 || table.KeptOf(b) != 1 {
 		t.Error("one of each host is kept")
 	}
-	oldest(2, 0)
-	table.Keep(2)
-	oldest(0, 0)
-	for _, c := range []int{3, 1, 2, 2} { // each gets back its place
+	oldest(two, nil)
+	table.Keep(two)
+	oldest(nil, nil)
+	for _, c := range []*testConn{three, one, two, two} { // each gets back its place
 		table.Spare(c)
 	}
-	oldest(1, 3)
-	if !table.Remove(1) || table.Remove(1) || table.Has(1) || table.HostFull(a) || table.LenSpare() != 2 {
+	oldest(one, three)
+	if !table.Remove(one) || table.Remove(one) || table.Has(one) || table.HostFull(a) || table.LenSpare() != 2 {
 		t.Error("one is removed, once")
 	}
-	oldest(2, 3)
-	unbounded := New[int](0, 0)
-	for c := range 1000 {
-		unbounded.Add(c, a)
+	oldest(two, three)
+	table.Keep(two)
+	for c := range table.All() { // in the middle of the list, and the last one
+		table.Remove(c)
+	}
+	oldest(nil, nil)
+	table.Add(one, a)
+	oldest(one, nil)
+	unbounded := New[*testConn](0, 0)
+	for range 1000 {
+		unbounded.Add(new(testConn), a)
 	}
 	if unbounded.Full() || unbounded.HostFull(a) {
 		t.Error("there is no bound")

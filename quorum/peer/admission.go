@@ -34,13 +34,17 @@ type inbound struct {
 	addr  netip.Addr   // zero if it has none that is known
 	heard atomic.Int64 // ns since processStart
 	from  MemberID     // of its preface
-	named bool         // it has proved that. Lock of both: admission.mu
+	named bool         // it has proved that. Lock of both, and of place: admission.mu
+	place connlimit.Place[*inbound]
 
 	// The goroutine that serves the connection reads from it, and has these: a byte that was read
 	// ahead, and the number of bytes that may still be read; negative: any number.
 	ahead   []byte
 	allowed int
 }
+
+// TablePlace implements connlimit.Conn.
+func (in *inbound) TablePlace() *connlimit.Place[*inbound] { return &in.place }
 
 var errTooMuch = errors.New("peer: too many bytes before the proof")
 

@@ -9,6 +9,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"lockkeeper/internal/connlimit"
 )
 
 // listener accepts connections that speak TLS, or may. Nothing is read from them yet.
@@ -38,7 +40,8 @@ func (l *listener) Accept() (net.Conn, error) {
 //   - Close does not tell the other side; CloseWrite does.
 type Conn struct {
 	net.Conn
-	also   bool // it may have no TLS
+	place  connlimit.Place[*Conn] // guarded by Port.mu
+	also   bool                   // it may have no TLS
 	config *tls.Config
 	begin  func(*Conn) error // called by the first Read, unless nil
 	first  []byte            // read by decide, to be read again
@@ -54,6 +57,9 @@ type Conn struct {
 	mu      sync.Mutex
 	records []byte // to be sent
 }
+
+// TablePlace implements connlimit.Conn.
+func (c *Conn) TablePlace() *connlimit.Place[*Conn] { return &c.place }
 
 // decide finds out whether the other side speaks TLS. If its first byte has to say so, it must come
 // within timeout; until is the deadline for all that follows. Zeros leave the deadlines alone.

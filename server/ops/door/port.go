@@ -184,11 +184,15 @@ type conn struct {
 	net.Conn
 	slots *slots
 	host  netip.Addr
-	state connState // guarded by slots.mu
+	state connState // guarded by slots.mu, as place is
+	place connlimit.Place[*conn]
 
 	framing   framing
 	ambiguous error // of framing; net/http reads in one goroutine at a time
 }
+
+// TablePlace implements connlimit.Conn.
+func (c *conn) TablePlace() *connlimit.Place[*conn] { return &c.place }
 
 type connState int
 
