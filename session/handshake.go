@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"lockkeeper/session/admission"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
@@ -278,7 +279,8 @@ func (h *handshakes) applied(store *znode.Store, c *znode.Command, by *znode.Con
 	delete(h.pending, c.Key())
 	r := handshakeResult{status: res.Status, generation: res.Generation}
 	if res.Status == znode.Done {
-		r.session = newSession(h.m, h.connected, c.Session, res.Generation, waits.addr, waits.timeout, waits.since)
+		r.session = newSession(h.m, h.connected, admission.Account{Session: c.Session, Addr: waits.addr},
+			res.Generation, waits.timeout, waits.since, store.Sessions().AddrIdentity(c.Session))
 		h.connected.put(r.session)
 	}
 	waits.result <- r

@@ -507,8 +507,10 @@ func (o *output) open(c Conn, answer []byte) {
 	if q.held() == 0 {
 		o.since = o.now()
 	}
-	q.pieces = slices.Insert(q.pieces, 0, &piece{bytes: answer})
-	q.count(q.pieces[0], len(answer), 0)
+	p := pieces.Get().(*piece)
+	p.bytes = append(p.bytes, answer...)
+	q.pieces = slices.Insert(q.pieces, 0, p)
+	q.count(p, len(answer), 0)
 }
 
 // dueLocked reports whether there is something to do for a goroutine that sends. Nothing may be

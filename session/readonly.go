@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"lockkeeper/session/admission"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
@@ -177,7 +178,8 @@ func (r *readOnly) open(id wire.SessionID, l *local, addr netip.Addr) *Session {
 		return nil
 	}
 	l.heard = r.m.since()
-	s := newSession(r.m, r.connected, id, 0, addr, l.timeout, l.heard)
+	s := newSession(r.m, r.connected, admission.Account{Session: id, Addr: addr}, 0, l.timeout, l.heard,
+		&[]znode.Identity{AddrIdentity(addr)})
 	s.local, s.lease.local = l, true
 	r.locals[id] = l
 	r.connected.put(s)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -76,20 +75,20 @@ type submitter struct {
 // errNullToken says that a client began SASL without a token. ZooKeeper closes the connection.
 var errNullToken = errors.New("session: null SASL token")
 
-func newSession(m *member, connected *connected, id wire.SessionID, generation uint64, addr netip.Addr,
-	timeout time.Duration, since int64) *Session {
+// newSession returns a Session of the connection in account, with the identity of its address.
+func newSession(m *member, connected *connected, account admission.Account, generation uint64,
+	timeout time.Duration, since int64, identity *[]znode.Identity) *Session {
 	s := &Session{m: m, connected: connected}
 	c := &s.connection
-	c.generation, c.account = generation, admission.Account{Session: id, Addr: addr}
+	c.generation, c.account = generation, account
 	c.out.outputs, c.out.lease = &m.outputs, &c.lease
 	c.lease.init(&m.instants, timeout, since)
 	c.stats.init(m.cfg.Now(), m.now())
-	ids := []znode.Identity{AddrIdentity(addr)}
 	if m.cfg.Auth.SkipACL {
-		ids = append(ids, superIdentity)
+		identity = &[]znode.Identity{(*identity)[0], superIdentity}
 	}
-	c.ids.Store(&ids)
-	m.gate.Open(&c.account, ids)
+	c.ids.Store(identity)
+	m.gate.Open(&c.account, *identity)
 	return s
 }
 

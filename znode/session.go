@@ -38,7 +38,8 @@ func (s *session) setIdentities(ids []Identity) {
 // address is an address of clients, which sessions share.
 type address struct {
 	text     string
-	sessions int // with their newest connection from there; no part of a snapshot
+	identity []Identity // the one of scheme ip
+	sessions int        // with their newest connection from there; no part of a snapshot
 }
 
 // belongings are the ephemeral nodes of a session. They follow from the nodes and are no part of a
@@ -175,7 +176,7 @@ func (r *Registry) add(row session, addr string) {
 func (r *Registry) enterAddr(text string) *address {
 	a := r.addrs[text]
 	if a == nil {
-		a = &address{text: text}
+		a = &address{text: text, identity: []Identity{{Scheme: schemeIP, ID: text}}}
 		r.addrs[text] = a
 	}
 	a.sessions++
@@ -248,6 +249,16 @@ func (r *Registry) Addr(id wire.SessionID) string {
 		return ""
 	}
 	return r.rows.row(i).addr.text
+}
+
+// AddrIdentity returns a list of one identity, the address of a session's newest connection; nil if
+// there is no such session. Sessions share it; it is not to be modified.
+func (r *Registry) AddrIdentity(id wire.SessionID) *[]Identity {
+	i, ok := r.slots[id]
+	if !ok {
+		return nil
+	}
+	return &r.rows.row(i).addr.identity
 }
 
 // mayBeSession reports whether a session may have this id. ZooKeeper's owner field uses the others
