@@ -248,7 +248,6 @@ func (p *clientPort) readFrame(c *conn, max int, room func(bytes int) error) ([]
 	if errors.Is(err, wire.ErrFrameLength) {
 		p.counters.badLengths.Add(1)
 	}
-	c.in.took(4 + len(frame))
 	return frame, err
 }
 
@@ -289,6 +288,7 @@ func (p *clientPort) readLoop(c *conn, sess *session.Session) error {
 		if err != nil {
 			return err
 		}
+		c.in.took(4 + len(frame))
 		if err = sess.Submit(frame); err != nil {
 			_ = c.flush(session.FlushReader) // the answers to earlier requests
 			return err

@@ -3,12 +3,12 @@ package server
 import "io"
 
 const (
-	// idleBufferBytes is the size of the read buffer of an idle connection: a client without
-	// requests sends pings, of 12 bytes, and its first frame has 49. A longer frame takes a second
-	// read.
+	// idleBufferBytes is the size of the read buffer of an idle connection: its client sends pings,
+	// and its first frame has 49 bytes. A longer frame takes a second read.
 	idleBufferBytes = 56
-	// usualBufferBytes is its size once the client sends longer frames: it holds a usual request,
-	// or two.
+	// pingBytes is the length of a ping.
+	pingBytes = 12
+	// usualBufferBytes is its size once the client sends requests: it holds a usual one, or two.
 	usualBufferBytes = 256
 	// readBufferBytes is its size once the client sends many requests without waiting for replies.
 	readBufferBytes = 16 << 10
@@ -81,12 +81,12 @@ func (in *input) move(large []byte) {
 	in.next, in.end = 0, int32(copy(in.buffer(), rest))
 }
 
-// took is called after a frame of that many bytes has been read. It grows the buffer if the client
-// sends longer frames than it holds, or many at a time.
+// took is called after a request of that many bytes has been read. It grows the buffer if the
+// client does more than ping, and further if it sends many requests at a time.
 func (in *input) took(bytes int) {
 	size, n := in.size(), in.buffered()
 	switch {
-	case size == idleBufferBytes && n+bytes > idleBufferBytes:
+	case size == idleBufferBytes && n+bytes > pingBytes:
 		in.move(make([]byte, usualBufferBytes))
 	case size == usualBufferBytes && n > 0 && n+bytes > usualBufferBytes/2:
 		in.move(make([]byte, readBufferBytes))
