@@ -12,6 +12,7 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -129,6 +130,7 @@ func (p *Proxy) forward(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	r = r.WithContext(context.WithValue(ctx, flightKey{}, f))
 	r.Body = http.MaxBytesReader(w, r.Body, p.BodyBytes)
+	r.Header.Del("Upgrade") // see offersHTTP2
 	p.proxy.ServeHTTP(w, r)
 }
 
@@ -201,10 +203,17 @@ func tokenOf(r *http.Request) (int64, error) {
 	if err != nil || len(values) > 1 || token < 1 || strconv.FormatInt(token, 10) != values[0] {
 		return 0, errMalformed
 	}
-	if r.Method == http.MethodConnect || r.Header.Get("Upgrade") != "" {
+	if r.Method == http.MethodConnect || r.Header.Get("Upgrade") != "" && !offersHTTP2(r) {
 		return 0, errUpgrade
 	}
 	return token, nil
+}
+
+// offersHTTP2 says whether the request only offers to go on with HTTP/2, as the client of Java's
+// library does with each. Nobody has to take the offer, and the proxy does not pass it on.
+func offersHTTP2(r *http.Request) bool {
+	values := r.Header["Upgrade"]
+	return len(values) == 1 && strings.EqualFold(values[0], "h2c")
 }
 
 // refusal is the body of an answer of the proxy's own.

@@ -34,6 +34,9 @@ func newResource(t *testing.T) *resource {
 	r := &resource{began: make(chan string, 100), release: make(chan struct{})}
 	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		_, _ = io.Copy(io.Discard, q.Body)
+		if q.URL.Path == "/upgrade" && q.Header.Get("Upgrade")+q.Header.Get("Connection") != "" {
+			fmt.Fprint(w, "there is an offer: ")
+		}
 		if q.URL.Path == "/break" {
 			panic(http.ErrAbortHandler)
 		}
@@ -209,6 +212,17 @@ func TestOrder(t *testing.T) {
 				plain(c).ServeHTTP(w, r)
 			})
 		}),
+		"accepts the token before": opener(t, fixed(t), func(c Config) http.Handler {
+			p := newProxy(t, c)
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				token, _ := tokenOf(r)
+				if newest, err := c.Memory.Newest(c.Lock); err == nil && token == newest-1 {
+					plain(c).ServeHTTP(w, r)
+					return
+				}
+				p.ServeHTTP(w, r)
+			})
+		}),
 		"compares after the write": opener(t, fixed(t), func(c Config) http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				token, _ := tokenOf(r)
@@ -320,6 +334,17 @@ func TestLimits(t *testing.T) {
 	p.ServeHTTP(w, q)
 	if w.Code != http.StatusBadRequest {
 		t.Errorf("an upgrade: status %d", w.Code)
+	}
+	// Java's HttpClient offers HTTP/2 with each request: it is answered without.
+	q = httptest.NewRequest(http.MethodGet, "/upgrade", nil)
+	for name, value := range map[string]string{Header: "5", "Connection": "Upgrade, HTTP2-Settings", "Upgrade": "h2c",
+		"HTTP2-Settings": "AAEAAEAAAAIAAAABAAMAAABkAAQBAAAAAAUAAEAA"} {
+		q.Header.Set(name, value)
+	}
+	w = httptest.NewRecorder()
+	p.ServeHTTP(w, q)
+	if w.Code != http.StatusOK || w.Body.String() != "done" {
+		t.Errorf("an offer of HTTP/2: status %d, %s", w.Code, w.Body)
 	}
 }
 
