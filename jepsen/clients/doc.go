@@ -9,6 +9,8 @@
 // ZooKeeper. A story is a function that returns an error if a promise of a grant is broken, so that
 // the same stories judge copies of the clients with a planted bug.
 //
+// TestLocksPage runs the programs at the top of docs/locks.md against each other.
+//
 // # The contender's protocol
 //
 // A contender is a process with one client. Each of its locks has a handle, and each handle a
