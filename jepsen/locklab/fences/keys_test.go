@@ -111,6 +111,7 @@ var redisBugs = []change{
 	{"compares shorter strings", "#newest > #token or (#newest == #token and newest > token)", "newest > token"},
 	{"takes damage for a token", "if not string.match", "if false and not string.match"},
 	{"forgets", "redis.call('SET', KEYS[1], token)", "redis.call('SET', KEYS[1] .. token, token)"},
+	{"forgets after a moment", "redis.call('SET', KEYS[1], token)", "redis.call('SET', KEYS[1], token, 'PX', 1)"},
 }
 
 // etcdBugs are found by testKeys.
@@ -118,7 +119,15 @@ var etcdBugs = []change{
 	{"accepts any token", `"result":"LESS"`, `"result":"NOT_EQUAL"`},
 	{"does not compare", `"target":"VALUE"`, `"target":"VERSION"`},
 	{"writes as at the first time", `"result":"EQUAL","target":"CREATE"`, `"result":"NOT_EQUAL","target":"CREATE"`},
+	{"compares after the write", `{"compare":`, writesFirst},
+	{"forgets", `{"compare":`, forgetsToken},
 }
+
+// Bugs of etcd's transaction that etcdChange makes, in the place of a text.
+const (
+	writesFirst  = "writes first"
+	forgetsToken = "forgets the token"
+)
 
 // etcdChange is the transport of a client with a bug.
 type etcdChange struct {
@@ -131,10 +140,45 @@ func (e etcdChange) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	text := planted(e.t, string(body), e.c)
+	text := ""
+	switch e.c.to {
+	case writesFirst, forgetsToken:
+		if text, err = e.transact(r, body); err != nil {
+			return nil, err
+		}
+	default:
+		text = planted(e.t, string(body), e.c)
+	}
 	r = r.Clone(r.Context())
 	r.Body, r.ContentLength = io.NopCloser(strings.NewReader(text)), int64(len(text))
 	return http.DefaultTransport.RoundTrip(r)
+}
+
+// transact returns the transaction without the token in its writes, or has its writes done before
+// it. The first of them is the token's.
+func (e etcdChange) transact(r *http.Request, body []byte) (string, error) {
+	var txn struct {
+		Compare json.RawMessage `json:"compare"`
+		Success []any           `json:"success"`
+		Failure json.RawMessage `json:"failure"`
+	}
+	if err := json.Unmarshal(body, &txn); err != nil {
+		return "", err
+	}
+	if e.c.to == forgetsToken {
+		txn.Success = txn.Success[1:]
+		text, err := json.Marshal(txn)
+		return string(text), err
+	}
+	writes, err := json.Marshal(map[string]any{"success": txn.Success[1:]})
+	if err != nil {
+		return "", err
+	}
+	resp, err := http.Post(r.URL.String(), "application/json", bytes.NewReader(writes))
+	if err != nil {
+		return "", err
+	}
+	return string(body), resp.Body.Close()
 }
 
 // etcdFence is fence.Etcd; c is a bug, or nil.

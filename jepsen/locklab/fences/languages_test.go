@@ -11,6 +11,7 @@ import (
 	"io"
 	"io/fs"
 	"math/rand/v2"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -20,9 +21,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"lockkeeper/internal/freeport"
 	"lockkeeper/internal/s3test"
 	"lockkeeper/jepsen"
 	"lockkeeper/jepsen/locklab/system"
@@ -204,15 +207,73 @@ func places(t *testing.T) []place {
 	postgresql, _ := start(t, "postgresql")
 	redisAddr, _ := start(t, "redis")
 	etcd, _ := start(t, "etcd")
-	e := fence.Etcd{URL: "http://" + etcd}
 	return []place{
 		filePlace(t), objectsPlace(t), sqlitePlace(t), redisPlace(t, redisAddr),
 		tablePlace(t, "mariadb", "mysql", system.MariaDBName(mariadb), mariadb),
 		tablePlace(t, "postgresql", "pgx", system.PostgreSQLName(postgresql), postgresql),
-		{kind: "etcd", at: etcd, write: func(ctx context.Context, resource string, token int64) error {
-			return e.Do(ctx, resource, token, fence.EtcdPut("log", fmt.Sprint(token)))
-		}},
+		etcdPlace(etcd),
 	}
+}
+
+// etcdPlace has no log; plain is the transaction with the write alone.
+func etcdPlace(addr string) place {
+	e := fence.Etcd{URL: "http://" + addr}
+	encode := func(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
+	return place{
+		kind: "etcd", at: addr,
+		write: func(ctx context.Context, resource string, token int64) error {
+			return e.Do(ctx, resource, token, fence.EtcdPut("log", fmt.Sprint(token)))
+		},
+		plain: func(ctx context.Context, token int64) error {
+			body := fmt.Sprintf(`{"success":[{"requestPut":{"key":%q,"value":%q}}]}`, encode("plain"), encode(fmt.Sprint(token)))
+			return send(ctx, http.MethodPost, "http://"+addr+"/v3/kv/txn", body, token)
+		},
+	}
+}
+
+// send sends a request, whose answer is to be 200.
+func send(ctx context.Context, method, url, body string, token int64) error {
+	r, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
+	if err != nil {
+		return err
+	}
+	r.Header.Set("Fencing-Token", fmt.Sprint(token))
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err == nil && answer.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", answer.Status, text)
+	}
+	return err
+}
+
+// proxyPlace is a server behind the proxy of lockkeeper fence, and without it.
+func proxyPlace(b *testing.B) place {
+	tools, err := jepsen.NewToolbox(false)
+	must(b, err)
+	b.Cleanup(func() { must(b, tools.Close()) })
+	target, err := tools.Lockkeeper()
+	must(b, err)
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }))
+	b.Cleanup(server.Close)
+	ports, err := freeport.Take(1)
+	must(b, err)
+	dir, addr := b.TempDir(), fmt.Sprintf("127.0.0.1:%d", ports[0])
+	cmd := exec.Command(target.Tool().Path, "fence", "-listen", addr, "-to", server.URL, "-lock", "/locks/bench")
+	cmd.Dir = dir
+	p, err := jepsen.StartProcess("fence", cmd, filepath.Join(dir, "log"))
+	must(b, err)
+	b.Cleanup(func() { must(b, p.Kill()) })
+	put := func(url string) func(context.Context, int64) error {
+		return func(ctx context.Context, token int64) error { return send(ctx, http.MethodPut, url, "1", token) }
+	}
+	fenced := put("http://" + addr)
+	must(b, jepsen.Poll(b.Context(), 10*time.Millisecond, func() error { return fenced(b.Context(), 7) }))
+	return place{kind: "proxy", plain: put(server.URL),
+		write: func(ctx context.Context, _ string, token int64) error { return fenced(ctx, token) }}
 }
 
 // An agent is a process of another language that writes under a fence.
@@ -426,6 +487,8 @@ var clientBugs = []struct {
 	{"compares after the write", "java/src/main/java/lockkeeper/fence/FileFence.java", []string{
 		"            work.run();\n", "", "            boolean larger", "            work.run();\n            boolean larger",
 	}},
+	{"refuses an equal token", "java/src/main/java/lockkeeper/fence/Names.java", []string{"if (token < newest)", "if (token <= newest && newest > 0)"}},
+	{"an older token in the table", "java/src/main/java/lockkeeper/fence/TableFence.java", []string{"token <= ?", "token <= ? + 1"}},
 	{"another row", "java/src/main/java/lockkeeper/fence/Names.java", []string{"SHA-256\").", "SHA-1\")."}},
 }
 
@@ -477,17 +540,26 @@ func BenchmarkFenced(b *testing.B) {
 	addr, _ = start(b, "postgresql")
 	postgresql := tablePlace(b, "postgresql", "pgx", system.PostgreSQLName(addr), addr)
 	addr, _ = start(b, "redis")
-	for _, p := range []place{filePlace(b), sqlitePlace(b), mariadb, postgresql, redisPlace(b, addr), objectsPlace(b)} {
+	etcd, _ := start(b, "etcd")
+	for _, p := range []place{filePlace(b), sqlitePlace(b), mariadb, postgresql, redisPlace(b, addr), etcdPlace(etcd),
+		objectsPlace(b), proxyPlace(b)} {
 		if p.put != nil {
 			p.write = p.put
 		}
-		for name, write := range map[string]func(context.Context, string, int64) error{
-			"plain":  func(ctx context.Context, _ string, token int64) error { return p.plain(ctx, token) },
-			"fenced": p.write,
-		} {
+		for _, fenced := range []bool{false, true} {
+			name := "plain"
+			if fenced {
+				name = "fenced"
+			}
 			b.Run(p.kind+"/"+name, func(b *testing.B) {
 				for b.Loop() {
-					if err := write(b.Context(), "bench "+name, 7); err != nil {
+					err := error(nil)
+					if fenced {
+						err = p.write(b.Context(), "bench", 7)
+					} else {
+						err = p.plain(b.Context(), 7)
+					}
+					if err != nil {
 						b.Fatal(err)
 					}
 				}
