@@ -41,6 +41,9 @@ type Toolbox struct {
 	// Curator is Apache Curator (written for 5.4) over the Java client, with its recipes mutex,
 	// read, write, semaphore and latch.
 	Curator func() (Client, error)
+	// FencedCurator and FencedKazoo are programs of Curator and kazoo with the fenced locks of
+	// clients/java and clients/python, and with their fences: many in one process (Holder.java).
+	FencedCurator, FencedKazoo func() (Client, error)
 	// Gozk is github.com/go-zookeeper/zk, with its own Lock as the recipe zklock and this module's
 	// package recipes above it as the recipe mutex.
 	Gozk func() (Client, error)
@@ -70,6 +73,8 @@ func NewToolbox(race bool) (*Toolbox, error) {
 	})
 	t.Kazoo = sync.OnceValues(t.findKazoo)
 	t.Curator = sync.OnceValues(t.buildCurator)
+	t.FencedKazoo = sync.OnceValues(t.findFencedKazoo)
+	t.FencedCurator = sync.OnceValues(t.buildFencedCurator)
 	return t, nil
 }
 
@@ -141,6 +146,67 @@ func (t *Toolbox) buildCurator() (Client, error) {
 		return Client{}, err
 	}
 	return Client{Name: "curator", Command: worker().Args}, nil
+}
+
+// clientsDir is the directory of the clients' sources.
+func clientsDir() (string, error) {
+	root, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "lockkeeper").Output()
+	if err != nil {
+		return "", fmt.Errorf("jepsen: where are the sources of lockkeeper? %w", err)
+	}
+	return filepath.Join(strings.TrimSpace(string(root)), "clients"), nil
+}
+
+// findFencedKazoo needs kazoo, and the drivers of the databases.
+func (t *Toolbox) findFencedKazoo() (Client, error) {
+	kazoo, err := t.Kazoo()
+	if err != nil {
+		return Client{}, err
+	}
+	python := kazoo.Command[0]
+	for module, name := range map[string]string{"psycopg2": "psycopg2", "pymysql": "pymysql", "redis": "redis"} {
+		if err := exec.Command(python, "-c", "import "+module).Run(); err != nil {
+			return Client{}, fmt.Errorf("jepsen: the Python module %s: %w (apt-get install python3-%s)", module, ErrMissing, name)
+		}
+	}
+	dir, err := clientsDir()
+	dir = filepath.Join(dir, "python")
+	return Client{Name: "fenced-kazoo", Command: []string{"env", "PYTHONPATH=" + dir, "PYTHONDONTWRITEBYTECODE=1",
+		python, "-u", filepath.Join(dir, "tests", "holder.py")}}, err
+}
+
+// buildFencedCurator compiles clients/java with its tests.
+func (t *Toolbox) buildFencedCurator() (Client, error) {
+	if _, err := findJava("javac"); err != nil {
+		return Client{}, err
+	}
+	if _, err := classPath(curatorJars...); err != nil {
+		return Client{}, err
+	}
+	target := filepath.Join(t.dir, "fenced-curator")
+	jars := append([]string{filepath.Join(target, "classes"), filepath.Join(target, "test-classes")}, curatorJars...)
+	for jar, name := range map[string]string{"sqlite-jdbc": "libxerial-sqlite-jdbc-java", "postgresql": "libpostgresql-jdbc-java",
+		"mariadb-java-client": "libmariadb-java"} {
+		if _, err := classPath(jar + ".jar"); err != nil {
+			return Client{}, fmt.Errorf("jepsen: %s: %w (apt-get install %s)", jar, ErrMissing, name)
+		}
+		jars = append(jars, jar+".jar")
+	}
+	dir, err := clientsDir()
+	if err != nil {
+		return Client{}, err
+	}
+	build := exec.Command(filepath.Join(dir, "java", "build"), "test")
+	build.Env = append(os.Environ(), "TARGET="+target)
+	if out, err := build.CombinedOutput(); err != nil {
+		return Client{}, fmt.Errorf("jepsen: %s: %w\n%s", build, err, out)
+	}
+	holder, err := javaProgram(jars, append(javaFlags(), "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-Xmx512m"),
+		"lockkeeper.lab.Holder")
+	if err != nil {
+		return Client{}, err
+	}
+	return Client{Name: "fenced-curator", Command: holder().Args}, nil
 }
 
 // extract writes one of the embedded sources to the toolbox's directory, into a directory of its

@@ -108,16 +108,19 @@ const imports = `
 	                       github.com/go-redsync/redsync/v4/redis github.com/go-redsync/redsync/v4/redis/goredis/v9
 	jepsen/locklab/ways/sql: jepsen/locklab/lock jepsen/locklab/system github.com/go-sql-driver/mysql github.com/jackc/pgx/v5
 	jepsen/locklab/ways/etcd: jepsen/locklab/lock go.etcd.io/etcd/client/v3 go.etcd.io/etcd/client/v3/concurrency go.uber.org/zap
-	jepsen/locklab/ways/keeper: jepsen jepsen/locklab/lock recipes github.com/go-zookeeper/zk
+	jepsen/locklab/ways/keeper: jepsen jepsen/locklab/lock recipes recipes/fence github.com/go-zookeeper/zk
 	jepsen/locklab/ways:   jepsen/locklab/lock jepsen/locklab/ways/redis jepsen/locklab/ways/sql jepsen/locklab/ways/etcd
 	                       jepsen/locklab/ways/keeper
 	jepsen/locklab/ledger: jepsen recipes/fence
 	jepsen/locklab/fences:
-	jepsen/locklab/play:   jepsen jepsen/locklab/lock jepsen/locklab/system jepsen/locklab/ledger
+	jepsen/locklab/store:  internal/s3test jepsen/locklab/lock jepsen/locklab/system recipes/fence github.com/redis/go-redis/v9
+	                       github.com/go-sql-driver/mysql github.com/jackc/pgx/v5/stdlib modernc.org/sqlite
+	jepsen/locklab/play:   jepsen jepsen/locklab/lock jepsen/locklab/system jepsen/locklab/ledger jepsen/locklab/store recipes/fence
 	jepsen/locklab/judge:  jepsen/locklab/lock jepsen/locklab/ledger jepsen/locklab/play
 	jepsen/locklab/page:   jepsen/report jepsen/locklab/lock jepsen/locklab/ledger jepsen/locklab/play jepsen/locklab/judge
+	                       jepsen/locklab/store
 	jepsen/locklab:        jepsen jepsen/report jepsen/locklab/lock jepsen/locklab/system jepsen/locklab/ways jepsen/locklab/play
-	                       jepsen/locklab/judge jepsen/locklab/page
+	                       jepsen/locklab/judge jepsen/locklab/page jepsen/locklab/store
 	jepsen/workers/gozk:   recipes github.com/go-zookeeper/zk
 
 	internal/clock:        golang.org/x/sys/unix
@@ -166,12 +169,12 @@ const testImports = `
 	                       github.com/chromedp/cdproto/cdp github.com/chromedp/cdproto/emulation github.com/chromedp/cdproto/log
 	                       github.com/chromedp/cdproto/network github.com/chromedp/cdproto/page github.com/chromedp/cdproto/runtime
 	jepsen/curator:        jepsen
-	jepsen/locklab:        jepsen/locklab/ledger
+	jepsen/locklab:        jepsen/locklab/ledger jepsen/locklab/store
 	jepsen/locklab/ways:   jepsen jepsen/locklab/system github.com/go-zookeeper/zk github.com/jackc/pgx/v5
-	jepsen/locklab/fences: jepsen jepsen/locklab/system recipes/fence github.com/jackc/pgx/v5/stdlib modernc.org/sqlite
+	jepsen/locklab/fences: internal/freeport jepsen jepsen/locklab/system recipes/fence github.com/jackc/pgx/v5/stdlib modernc.org/sqlite
 	                       github.com/redis/go-redis/v9 internal/s3test
 	jepsen/kazoosuite:     jepsen
-	jepsen/clients:        jepsen github.com/go-zookeeper/zk
+	jepsen/clients:        internal/freeport jepsen github.com/go-zookeeper/zk
 	jepsen/zkcli:          jepsen
 	jepsen/verdicts:       jepsen locknode recipes github.com/go-zookeeper/zk
 	jepsen/tlsclients:     jepsen internal/testcert github.com/go-zookeeper/zk

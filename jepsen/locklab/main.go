@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -21,6 +22,7 @@ import (
 	"lockkeeper/jepsen/locklab/lock"
 	"lockkeeper/jepsen/locklab/page"
 	"lockkeeper/jepsen/locklab/play"
+	"lockkeeper/jepsen/locklab/store"
 	"lockkeeper/jepsen/locklab/system"
 	"lockkeeper/jepsen/locklab/ways"
 	"lockkeeper/jepsen/report"
@@ -41,7 +43,7 @@ out. Nothing but the report is left afterwards, however it ends.
 `
 
 const exits = `Exit status: 0; 1 a lock does not exclude even without a fault, a side without a majority
-gives locks away, or a planted bug was not found; 2 it could not be done, or was called off.
+gives locks away, a fence in a store loses an update, or a planted bug was not found; 2 it could not be done, or was called off.
 `
 
 func main() {
@@ -54,11 +56,13 @@ func main() {
 // options is the command line.
 type options struct {
 	systems, ways, faults, explain string
-	brief, cuts, twins, list       bool
+	brief, cuts, twins, list, long bool
 	rounds, times, jobs            int
+	together, share                int
+	fences                         string
 	seed                           uint64
-	lease, cost                    time.Duration
-	report, out, pictures          string
+	lease, cost, during            time.Duration
+	report, out, pictures, known   string
 }
 
 // parse reads the command line. If ok is false the program ends with that status.
@@ -72,7 +76,13 @@ func parse(args []string, stdout, stderr io.Writer) (o options, status int, ok b
 	f.BoolVar(&o.cuts, "cuts", false, "the stories in which the network is cut between servers; as root, on Linux")
 	f.BoolVar(&o.twins, "twins", false, "also the twins with planted bugs, each of which has to be found")
 	f.BoolVar(&o.list, "list", false, "print the systems, ways and stories, and end")
-	f.IntVar(&o.rounds, "rounds", 3, "how often each story is played; all `n` rounds run at the same time")
+	f.IntVar(&o.rounds, "rounds", 3, "how often each story is played, `n` times")
+	f.IntVar(&o.together, "together", 20, "how many `rounds` of a story run at the same time at most")
+	f.IntVar(&o.share, "share", 1, "how many rounds have their clients A in one `process`, and so B and C: it is stopped\n"+
+		"and killed when all of them have come to that point")
+	f.StringVar(&o.fences, "fences", "", "the real stores with a counter behind their fence, `name,name`, of which each round has\n"+
+		"one in turn; \"all\" for all that are installed")
+	f.BoolVar(&o.long, "long", false, "1,000 rounds of each story: -rounds 1000 -together 100 -share 100 -fences all")
 	f.IntVar(&o.jobs, "jobs", 1, "how many systems are played with at the same time; costs are measured better one by one")
 	f.IntVar(&o.times, "times", 0, "how many `acquisitions` the story without a fault has at most (with a long -cost);\n"+
 		"0 for no bound")
@@ -81,6 +91,8 @@ func parse(args []string, stdout, stderr io.Writer) (o options, status int, ok b
 	f.DurationVar(&o.cost, "cost", 3*time.Second, "for how long the costs of a lock are measured, twice")
 	f.StringVar(&o.explain, "explain", "", "play one `case`, WAY/FAULT, once, and print it as a story")
 	f.StringVar(&o.report, "report", "", "the `directory` where the report goes; by default one below jepsen-runs")
+	f.StringVar(&o.known, "known", "", "a `file` of rounds: those that it has are not played again, the others are added")
+	f.DurationVar(&o.during, "for", 0, "begin nothing after this `time`; with -known the next run goes on")
 	f.StringVar(&o.out, "out", "", "also put the tables into their place in this `file`, as docs/lock-lab.md")
 	f.StringVar(&o.pictures, "pictures", "", "with -out: pictures of these `cases` go into a directory beside the file,\n"+
 		"WAY/FAULT,WAY/FAULT")
@@ -121,9 +133,21 @@ func (o *options) check() error {
 			o.faults = "pause-writing,crash-held"
 		}
 	}
+	if o.long {
+		o.rounds, o.together, o.share, o.fences = 1000, 100, 100, cmp.Or(o.fences, "all")
+	}
 	var errs []error
-	if o.rounds < 1 || o.rounds > 20 {
-		errs = append(errs, fmt.Errorf("-rounds %d: it is 1 to 20", o.rounds))
+	if o.rounds < 1 || o.rounds > 10_000 {
+		errs = append(errs, fmt.Errorf("-rounds %d: it is 1 to 10000", o.rounds))
+	}
+	if o.together < 1 || o.together > 500 || o.share < 1 || o.share > o.together {
+		errs = append(errs, fmt.Errorf("-together %d -share %d: at most 500 rounds run together, and at most these share a process",
+			o.together, o.share))
+	}
+	for _, name := range words(o.fences) {
+		if name != "all" && !slices.Contains(store.Kinds, name) {
+			errs = append(errs, fmt.Errorf("there is no store %q: there are %s", name, strings.Join(store.Kinds, ", ")))
+		}
 	}
 	if o.cuts && (o.brief || o.jobs > 1) {
 		errs = append(errs, errors.New("-cuts: not with -brief, nor -jobs: there is one network at a time"))
@@ -209,6 +233,9 @@ func printList(w io.Writer) {
 		if way.Fenced {
 			text += ", with tokens"
 		}
+		if way.Twin != "" {
+			text += ", the twin with a fence of " + way.Twin
+		}
 		if way.Broken {
 			text += ", a twin with a planted bug"
 		}
@@ -233,17 +260,46 @@ func (o options) play(ctx context.Context, args []string, stdout io.Writer) (d *
 	}
 	d = &page.Document{
 		Began: time.Now(), Again: again(args), Machine: fmt.Sprintf("on %d cores", runtime.NumCPU()),
-		Config: play.Config{Client: []string{self, "client"}, Lease: o.lease, Rounds: o.rounds, Seed: o.seed, Cost: o.cost,
-			Times: o.times, Dir: scratch.Dir},
+		Config: play.Config{Client: []string{self, "client"}, Lease: o.lease, Rounds: o.rounds, Share: o.share,
+			Seed: o.seed, Cost: o.cost, Times: o.times, Dir: scratch.Dir},
 	}
-	if err := o.playAll(ctx, d, stdout); err != nil {
+	if o.fences != "" {
+		stores, err := o.startStores(ctx, d, stdout)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, stores.Close()) }()
+		d.Config.Places = stores.Places
+	}
+	known, err := loadKnown(o.known)
+	if err == nil {
+		err = o.playAll(ctx, d, known, stdout)
+	}
+	if err != nil {
 		return d, err
 	}
-	d.Took = time.Since(d.Began)
+	d.Took = known.took + time.Since(d.Began)
 	if len(d.Results) == 0 {
 		return d, errors.New("nothing of what was asked for can be played here")
 	}
 	return d, nil
+}
+
+// startStores starts the stores that the flags name, or all that can be started.
+func (o options) startStores(ctx context.Context, d *page.Document, stdout io.Writer) (*store.Stores, error) {
+	kinds := words(o.fences)
+	if slices.Contains(kinds, "all") {
+		kinds = nil
+		for _, kind := range store.Kinds {
+			if err := store.Needs(kind); err != nil {
+				d.Missing = append(d.Missing, fmt.Sprintf("the fence in %s (%v)", kind, err))
+				fmt.Fprintf(stdout, "the fence in %s: not played: %v\n", kind, err)
+				continue
+			}
+			kinds = append(kinds, kind)
+		}
+	}
+	return store.Start(ctx, d.Config.Dir, kinds)
 }
 
 // of are the ways of a system that are to be played.
@@ -258,7 +314,7 @@ func (o options) of(kind system.Kind) (all []lock.Way) {
 }
 
 // playAll plays with all systems, some at the same time.
-func (o options) playAll(ctx context.Context, d *page.Document, stdout io.Writer) error {
+func (o options) playAll(ctx context.Context, d *page.Document, known *known, stdout io.Writer) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	turns := make(chan struct{}, o.jobs)
@@ -290,7 +346,7 @@ func (o options) playAll(ctx context.Context, d *page.Document, stdout io.Writer
 			for servers, faults := range o.stories(kind) {
 				cfg := d.Config
 				cfg.Servers = servers
-				if err := o.playOn(ctx, kind, cfg, faults, played); err != nil {
+				if err := o.playOn(ctx, kind, cfg, faults, known, played); err != nil {
 					cancel(err)
 				}
 			}
@@ -326,30 +382,68 @@ func (o options) chosen(faults []play.Fault) []play.Fault {
 }
 
 // playOn plays stories with all ways of a system.
-func (o options) playOn(ctx context.Context, kind system.Kind, cfg play.Config, faults []play.Fault,
+func (o options) playOn(ctx context.Context, kind system.Kind, cfg play.Config, faults []play.Fault, known *known,
 	played func(judge.Result, time.Duration)) (err error) {
-	if ctx.Err() != nil {
-		return nil
-	}
-	stage, err := play.NewStage(ctx, cfg, kind)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, stage.Close()) }()
+	var stage *play.Stage
+	defer func() {
+		if stage != nil {
+			err = errors.Join(err, stage.Close())
+		}
+	}()
 	for _, way := range o.of(kind) {
 		for _, f := range faults {
 			if way.Only != "" && way.Only != f.Name {
 				continue
 			}
+			var whole *judge.Result
 			began := time.Now()
-			c, err := stage.Play(ctx, way, f)
-			if err != nil || ctx.Err() != nil {
-				return errors.Join(err, ctx.Err())
+			for from := 0; from < o.rounds && ctx.Err() == nil; from += o.together {
+				key := o.key(way.Name, f.Name, from, min(from+o.together, o.rounds))
+				r, ok := known.take(way, key)
+				switch {
+				case ok:
+				case o.late(known):
+					continue
+				case stage == nil:
+					if stage, err = play.NewStage(ctx, cfg, kind); err != nil {
+						return err
+					}
+					fallthrough
+				default:
+					if r, err = o.batch(ctx, stage, way, f, key, known); err != nil {
+						return err
+					}
+				}
+				if whole == nil {
+					whole = &r
+				} else {
+					whole.Merge(r)
+				}
+				if f.Name == play.None || r.Case.Skipped != "" {
+					break
+				}
 			}
-			played(judge.Result{Way: way, Case: c, Figures: judge.Judge(c)}, time.Since(began))
+			if whole != nil {
+				played(*whole, time.Since(began))
+			}
 		}
 	}
-	return nil
+	return ctx.Err()
+}
+
+// late says whether no more batches are to be begun.
+func (o options) late(known *known) bool { return o.during > 0 && time.Since(known.began) > o.during }
+
+// batch plays some rounds of a case.
+func (o options) batch(ctx context.Context, stage *play.Stage, way lock.Way, f play.Fault, key knownKey, known *known,
+) (r judge.Result, err error) {
+	began := time.Now()
+	c, err := stage.Play(ctx, way, f, key.From, key.To)
+	if err != nil || ctx.Err() != nil {
+		return r, errors.Join(err, ctx.Err())
+	}
+	r = judge.Result{Way: way, Case: c, Figures: judge.Judge(c)}
+	return r, known.add(key, r, time.Since(began))
 }
 
 // tell prints a case: in a line, or as a story.
@@ -369,6 +463,9 @@ func summary(r judge.Result) string {
 	}
 	if v := r.Figures.Violations(r.Way, r.Case.Fault); len(v) > 0 {
 		text += "; " + strings.Join(v, ", ")
+	}
+	if p := r.Figures.AllPlaces(); p.Rounds > 0 {
+		text += fmt.Sprintf("; behind the fences of stores %d lost, %d refused", p.Lost, p.Refused)
 	}
 	for i, round := range r.Case.Rounds {
 		if round.Broken != "" {
@@ -393,6 +490,12 @@ func (o options) write(d *page.Document, stdout io.Writer) error {
 		return err
 	}
 	table, marker, text := d.Totals(), "lock-lab", d.Markdown()
+	if o.fences != "" {
+		table, marker, text = d.Fences(), "lock-lab-fences", d.FencesMarkdown()
+		if o.long {
+			marker = "lock-lab-long"
+		}
+	}
 	if o.cuts {
 		table, marker, text = d.Cuts(), "lock-lab-cuts", d.CutsMarkdown()
 	}
@@ -418,7 +521,9 @@ func (o options) judge(d *page.Document) (complaints []string) {
 		switch {
 		case r.Way.Broken:
 			found[r.Way.Name] += len(violations)
-		case (r.Case.Fault == play.None || o.cuts) && len(violations) > 0:
+		// A fence cannot help if the tokens do not grow, as etcd's with a disk that lies.
+		case (r.Case.Fault == play.None || o.cuts || r.Figures.AllPlaces().Lost != 0 && r.Figures.Disorder == 0) &&
+			len(violations) > 0:
 			complaints = append(complaints, fmt.Sprintf("%s: %s", r.Case.Name(), strings.Join(violations, ", ")))
 		}
 	}

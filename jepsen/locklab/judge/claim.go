@@ -69,6 +69,10 @@ var Claims = []Claim{
 	{"fence", "If every request carries a token that grows, and the resource refuses smaller ones, no update is lost, " +
 		"whatever happens to the holder.", kleppmann,
 		nil, fenced, late, func(f Figures) bool { return f.LostUpdates[ledger.Fenced] == 0 }},
+	{"fence-store", "The fences of lockkeeper for files, databases, Redis, etcd and objects lose no update, in Go, Java and " +
+		"Python.", guarantees,
+		nil, fenced, func(f Figures) bool { return len(f.Places) > 0 && late(f) },
+		func(f Figures) bool { return f.AllPlaces().Lost == 0 }},
 	{"fence-writes", "It is enough to compare the tokens of writes.", "the usual picture of fencing",
 		nil, fenced, late, func(f Figures) bool { return f.LostUpdates[ledger.WritesOnly] == 0 }},
 	{"fence-instead", "Fencing makes the lock unnecessary: then a late holder does no harm, and loses nothing.", common,
@@ -132,6 +136,35 @@ type Result struct {
 	Way     lock.Way
 	Case    *play.Case
 	Figures Figures
+}
+
+// Merge adds other rounds of the same case. Of many rounds it keeps the history of the one that
+// shows most, which is the first one, and of a few that could not be played to their end.
+func (r *Result) Merge(o Result) {
+	const most = 20
+	rounds := append(slices.Clone(r.Case.Rounds), o.Case.Rounds...)
+	worst := r.Figures.Worst
+	if len(r.Case.Rounds) == 0 || len(o.Case.Rounds) > 0 && o.Figures.shows() > r.Figures.shows() {
+		worst = len(r.Case.Rounds) + o.Figures.Worst
+	}
+	merged := *r.Case
+	r.Case = &merged
+	r.Figures.Merge(o.Figures)
+	if len(rounds) > most {
+		kept := []play.Round{rounds[worst]}
+		for _, round := range rounds {
+			if round.Broken != "" && len(kept) < most {
+				kept = append(kept, round)
+			}
+		}
+		rounds, worst = kept, 0
+	}
+	r.Case.Rounds, r.Figures.Worst = rounds, worst
+}
+
+// shows is how much the figures show, to compare those of two batches.
+func (f Figures) shows() int {
+	return f.Two + 100*f.LostUpdates[ledger.Open] + 10_000*max(0, f.AllPlaces().Lost)
 }
 
 // An Outcome is the outcome of a claim.

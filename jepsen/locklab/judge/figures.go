@@ -31,6 +31,8 @@ type Figures struct {
 	// system itself refused.
 	RefusedWrites int `json:"refusedWrites,omitempty"`
 	RefusedInside int `json:"refusedInside,omitempty"`
+	// Places are the counters under a real fence, by the kind of their store.
+	Places map[string]Place `json:"places,omitempty"`
 	// Disorder is the number of grants with a token that was not larger than the token of an
 	// earlier grant.
 	Disorder int `json:"disorder,omitempty"`
@@ -74,6 +76,101 @@ type Cost struct {
 	// three clients, who may be woken up in vain; negative if nothing counts them.
 	Requests float64 `json:"requests"`
 	InTurn   float64 `json:"requestsInTurn"`
+}
+
+// Place are the figures of the counters in one kind of store, behind its fence.
+type Place struct {
+	Rounds int `json:"rounds"`
+	// Lost are the updates that the fence accepted and that are not in the counter at the end.
+	Lost int `json:"lost,omitempty"`
+	// Refused are the writes that the fence refused, by its rule.
+	Refused int `json:"refused,omitempty"`
+	// Doubt is the number of rounds in which a writer died within its write, or got an error that
+	// leaves its outcome open. They count for nothing else.
+	Doubt int `json:"doubt,omitempty"`
+}
+
+// add takes another's figures.
+func (p Place) add(o Place) Place {
+	return Place{p.Rounds + o.Rounds, p.Lost + o.Lost, p.Refused + o.Refused, p.Doubt + o.Doubt}
+}
+
+// AllPlaces are the figures of a case over all stores.
+func (f Figures) AllPlaces() (sum Place) {
+	for _, p := range f.Places {
+		sum = sum.add(p)
+	}
+	return sum
+}
+
+// AddPlaces adds the figures of another case.
+func (f *Figures) AddPlaces(o Figures) {
+	for kind, p := range o.Places {
+		if f.Places == nil {
+			f.Places = make(map[string]Place)
+		}
+		f.Places[kind] = f.Places[kind].add(p)
+	}
+}
+
+// Merge adds the figures of other rounds of the same case.
+func (f *Figures) Merge(o Figures) {
+	switch {
+	case f.Overtaken == 0:
+		f.Margin = o.Margin
+	case o.Overtaken > 0:
+		f.Margin = min(f.Margin, o.Margin)
+	}
+	f.Rounds, f.Broken, f.Two = f.Rounds+o.Rounds, f.Broken+o.Broken, f.Two+o.Two
+	f.Longest = max(f.Longest, o.Longest)
+	f.Early, f.Bystanders, f.Disorder = f.Early+o.Early, f.Bystanders+o.Bystanders, f.Disorder+o.Disorder
+	for rule, n := range o.LostUpdates {
+		if f.LostUpdates == nil {
+			f.LostUpdates = make(map[ledger.Rule]int)
+		}
+		f.LostUpdates[rule] += n
+	}
+	f.RefusedWrites, f.RefusedInside = f.RefusedWrites+o.RefusedWrites, f.RefusedInside+o.RefusedInside
+	f.AddPlaces(o)
+	f.Overtaken, f.Untold, f.Left, f.Anew = f.Overtaken+o.Overtaken, f.Untold+o.Untold, f.Left+o.Left, f.Anew+o.Anew
+	for _, both := range []struct{ to, from *[]time.Duration }{{&f.Free, &o.Free}, {&f.Told, &o.Told}, {&f.LetIn, &o.LetIn}} {
+		*both.to = append(*both.to, *both.from...)
+		slices.Sort(*both.to)
+	}
+	if f.Cost == nil {
+		f.Cost = o.Cost
+	}
+}
+
+// place looks at the counter of a round. Each accepted write adds one, so that the counter says how
+// many of them are in it.
+func place(r play.Round) (p Place) {
+	p.Rounds = 1
+	accepted := int64(0)
+	began := make(map[string]bool)
+	for _, e := range r.Events {
+		switch e.What {
+		case play.Write:
+			began[e.Who] = true
+		case play.Sent: // to the ledger only
+			delete(began, e.Who)
+		case play.Counted:
+			delete(began, e.Who)
+			switch {
+			case e.Entry.Doubt:
+				p.Doubt = 1
+			case e.Entry.Refused != "":
+				p.Refused++
+			default:
+				accepted++
+			}
+		}
+	}
+	if p.Doubt > 0 || len(began) > 0 {
+		return Place{Rounds: 1, Doubt: 1}
+	}
+	p.Lost = int(accepted - r.Count)
+	return p
 }
 
 // Judge measures a case.
@@ -126,6 +223,16 @@ func (f *Figures) add(c *play.Case, r play.Round) (weight time.Duration) {
 			f.RefusedWrites++
 		}
 		f.RefusedInside += one(e.Rule == ledger.Inside && e.Refused != "")
+	}
+	if r.Place != "" {
+		p := place(r)
+		if f.Places == nil {
+			f.Places = make(map[string]Place)
+		}
+		f.Places[r.Place] = f.Places[r.Place].add(p)
+		if p.Lost != 0 {
+			weight += time.Hour
+		}
 	}
 	f.Disorder += disorder(grants)
 	if c.Fault == play.None {
@@ -309,6 +416,9 @@ func (f Figures) Violations(way lock.Way, fault string) (found []string) {
 	add(f.Bystanders > 0 && !way.Optimistic, "two holders whom no fault hit")
 	add(f.Disorder > 0, "tokens that do not grow")
 	add(f.LostUpdates[ledger.Fenced] > 0, "lost updates in spite of the fence")
+	for kind, p := range f.Places {
+		add(p.Lost != 0, "lost updates in spite of the fence in "+kind)
+	}
 	add(f.LostUpdates[ledger.Inside] > 0, "lost updates of data that the system itself keeps")
 	apart, _ := play.FindFault(fault)
 	majority := apart.Left > 0 && apart.Left+apart.Right > 2

@@ -2,6 +2,7 @@ package judge
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -182,6 +183,65 @@ func TestLostUpdates(t *testing.T) {
 }
 
 // A round that could not be played counts for nothing.
+// A counter behind a real fence has every accepted write, or an update is lost. A writer that died
+// within its write, or does not know, leaves that open.
+func TestPlaces(t *testing.T) {
+	counted := func(who, refused string, doubt bool) play.Event {
+		return play.Event{Who: who, What: play.Counted, Entry: &ledger.Entry{Refused: refused, Doubt: doubt}}
+	}
+	writes := func(who string) play.Event { return play.Event{Who: who, What: play.Write} }
+	var all Figures
+	for i, c := range []struct {
+		count  int64
+		events []play.Event
+		want   Place
+	}{
+		{2, []play.Event{writes("B"), counted("B", "", false), writes("A"), counted("A", "stale", false), writes("C"),
+			counted("C", "", false)}, Place{Rounds: 1, Refused: 1}},
+		{1, []play.Event{writes("B"), counted("B", "", false), writes("A"), counted("A", "", false)}, Place{Rounds: 1, Lost: 1}},
+		{1, []play.Event{writes("B"), counted("B", "", false), writes("A"), counted("A", "timeout", true)}, Place{Rounds: 1, Doubt: 1}},
+		{1, []play.Event{writes("B"), counted("B", "", false), writes("A")}, Place{Rounds: 1, Doubt: 1}},
+		{1, []play.Event{writes("B"), counted("B", "", false), writes("A"), {Who: "A", What: play.Sent}}, Place{Rounds: 1}},
+	} {
+		f := Judge(&play.Case{Fault: "pause-writing", Lease: time.Second, Rounds: []play.Round{
+			{Events: c.events, Place: "file", Count: c.count}}})
+		if f.Places["file"] != c.want {
+			t.Errorf("%d: %+v, want %+v", i, f.Places["file"], c.want)
+		}
+		if lost := slices.Contains(f.Violations(lock.Way{}, "pause-writing"), "lost updates in spite of the fence in file"); lost != (c.want.Lost > 0) {
+			t.Errorf("%d: violations: %v", i, lost)
+		}
+		all.Merge(f)
+	}
+	if want := (Place{Rounds: 5, Lost: 1, Refused: 1, Doubt: 2}); all.AllPlaces() != want || all.Rounds != 5 {
+		t.Errorf("all: %+v", all)
+	}
+}
+
+// Rounds that were played in two batches have the figures of all.
+func TestMerge(t *testing.T) {
+	rounds := make([]play.Round, 30)
+	for i := range rounds {
+		until := 500 + 10*i
+		rounds[i] = play.Round{Events: history(t, fmt.Sprintf("1 A locked 1\n400 B locked 2\n%d A unlock\n2000 B unlock", until)),
+			Ledger: []ledger.Entry{{Write: true, Rule: ledger.Open, Before: 1}}}
+	}
+	rounds[3].Broken = "no server"
+	whole := &play.Case{Fault: "pause-long", Lease: time.Second, Rounds: rounds}
+	one, two := *whole, *whole
+	one.Rounds, two.Rounds = rounds[:12], rounds[12:]
+	merged := Result{Case: &one, Figures: Judge(&one)}
+	merged.Merge(Result{Case: &two, Figures: Judge(&two)})
+	want := Judge(whole)
+	want.Worst = 0
+	if !reflect.DeepEqual(merged.Figures, want) {
+		t.Errorf("%+v\nwant\n%+v", merged.Figures, want)
+	}
+	if kept := merged.Case.Rounds; len(kept) != 2 || kept[1].Broken == "" || kept[0].Broken != "" || len(whole.Rounds) != 30 {
+		t.Errorf("%d rounds are kept", len(kept))
+	}
+}
+
 func TestBroken(t *testing.T) {
 	f := Judge(&play.Case{Fault: "pause-long", Rounds: []play.Round{{Broken: "no server",
 		Events: history(t, "1 A locked 1\n2 B locked 1\n9 A unlock")}}})

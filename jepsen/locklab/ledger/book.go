@@ -28,6 +28,9 @@ const (
 	Asked Rule = "asked"
 	// Inside is no book of the ledger: the data are in the system that has the lock (lock.Store).
 	Inside Rule = "inside"
+	// Place is no book either: the counter is in a real store, under the fence for such stores
+	// (lock.Counter).
+	Place Rule = "place"
 )
 
 // Rules are the rules of the ledger's books.

@@ -27,6 +27,8 @@ type Entry struct {
 	Before int64 `json:"before"`
 	// Refused is why it was refused; empty if it was not.
 	Refused string `json:"refused,omitempty"`
+	// Doubt says that the refusal is another error: the write may have happened. Only with Place.
+	Doubt bool `json:"doubt,omitempty"`
 }
 
 // Lost says whether the entry is a write that undid an update: it was accepted, and made of a value

@@ -18,6 +18,9 @@ type Way struct {
 	Broken bool
 	// Only is the one story that shows a twin's bug; empty if several do.
 	Only string
+	// Twin is the name of the way without a fence that this one differs from by one line; empty for
+	// others.
+	Twin string
 	// Optimistic says that this way lets everybody in, and compares versions when data are written
 	// that are in the system itself (Store).
 	Optimistic bool
@@ -64,6 +67,13 @@ type Held interface {
 	Unlock(ctx context.Context) error
 }
 
+// A Looker is a Held with a look at the lock that is as good as the clock, also where Lost comes a
+// moment later.
+type Looker interface {
+	Held
+	Holds() bool
+}
+
 // A Store is a Held of a way with a system that also has the protected data, and can refuse a write
 // by itself. Versions count the writes of the resource's data.
 type Store interface {
@@ -73,6 +83,31 @@ type Store interface {
 	// Save writes data that were made of this version, and returns the version that it found. An
 	// error says that nothing was written, or that nobody knows.
 	Save(ctx context.Context, version int64) (found int64, err error)
+}
+
+// A Place is a real store with counters under a fence.
+type Place struct {
+	// Kind is "file", "sqlite", "mariadb", "postgresql", "redis", "etcd" or "objects".
+	Kind string `json:"kind"`
+	// At is a directory, host:port or a URL.
+	At string `json:"at"`
+}
+
+// A Counter has a counter for each resource in a store, behind the fence of that store. It is used
+// by several goroutines.
+type Counter interface {
+	// Read shows the token to the fence and returns the counter. The error is fence.ErrStale if the
+	// fence refuses.
+	Read(ctx context.Context, resource string, token int64) (int64, error)
+	// Write writes the counter if the fence accepts the token. An error other than fence.ErrStale
+	// says that nobody knows whether it was written.
+	Write(ctx context.Context, resource string, token, count int64) error
+}
+
+// Counting is a Client whose library has fences of its own.
+type Counting interface {
+	Client
+	Counter(Place) (Counter, error)
 }
 
 // An Asker asks the servers who holds a lock. It is used by several goroutines.

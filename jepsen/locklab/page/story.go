@@ -22,6 +22,7 @@ var sentences = map[string]string{
 	play.Write:    "writes",
 	play.Sent:     "has sent its write, and does not wait for the answer",
 	play.Stored:   "writes the data that the system itself has",
+	play.Counted:  "writes the counter in a store, behind its fence",
 	play.Unlock:   "gives the lock back",
 	play.Unlocked: "has given the lock back",
 	play.Failed:   "cannot go on",
@@ -59,7 +60,7 @@ func lines(r play.Round) []line {
 			if e.Token > 0 {
 				l.text += fmt.Sprintf(", with token %d", e.Token)
 			}
-		case play.Stored:
+		case play.Stored, play.Counted:
 			if e.Entry.Refused != "" {
 				l.text += ", and is refused: " + e.Entry.Refused
 			}

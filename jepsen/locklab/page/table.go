@@ -11,6 +11,7 @@ import (
 	"lockkeeper/jepsen/locklab/ledger"
 	"lockkeeper/jepsen/locklab/lock"
 	"lockkeeper/jepsen/locklab/play"
+	"lockkeeper/jepsen/locklab/store"
 )
 
 // A Document is all that was played.
@@ -256,7 +257,7 @@ func (d *Document) list(f play.Fault) string {
 // Totals is the table of all ways, over all stories.
 func (d *Document) Totals() Table {
 	t := Table{Head: []string{"lock", "system", "rounds", "two holders", "longest", "updates lost", "fence on writes",
-		"full fence", "asked", "versions", "not told", "left behind"}}
+		"full fence", "fence in a store", "asked", "versions", "not told", "left behind"}}
 	for _, w := range d.ways() {
 		var f judge.Figures
 		lost := make(map[ledger.Rule]int)
@@ -269,19 +270,58 @@ func (d *Document) Totals() Table {
 			f.Longest = max(f.Longest, r.Figures.Longest)
 			f.Untold += r.Figures.Untold
 			f.Left += r.Figures.Left
+			f.AddPlaces(r.Figures)
 			for rule, n := range r.Figures.LostUpdates {
 				lost[rule] += n
 			}
 		}
-		writes, full, asked := "no token", "no token", "no token"
+		writes, full, stored, asked := "no token", "no token", "no token", "no token"
 		if w.Fenced {
+			if stored = mark(f.AllPlaces().Lost); len(f.Places) == 0 {
+				stored = "not played"
+			}
 			writes, full, asked = mark(lost[ledger.WritesOnly]), mark(lost[ledger.Fenced]), mark(lost[ledger.Asked])
 		}
 		t.Rows = append(t.Rows, []string{wayName(w), w.System, fmt.Sprint(f.Rounds), mark(f.Two), seconds(f.Longest),
-			mark(lost[ledger.Open]), writes, full, asked, mark(lost[ledger.Versions]), mark(f.Untold), mark(f.Left)})
+			mark(lost[ledger.Open]), writes, full, stored, asked, mark(lost[ledger.Versions]), mark(f.Untold), mark(f.Left)})
 	}
 	return t
 }
+
+// Fences is the table of the fences in real stores, over all stories: without a fence, and with
+// those of the stores. It has no rows if there were none.
+func (d *Document) Fences() Table {
+	t := Table{Head: []string{"lock", "stories", "rounds", "two holders", "lost without a fence", "lost with one", "refused",
+		"in doubt"}}
+	kinds := slices.DeleteFunc(slices.Clone(store.Kinds), func(kind string) bool {
+		return !slices.ContainsFunc(d.Results, func(r judge.Result) bool { return r.Figures.Places[kind].Rounds > 0 })
+	})
+	t.Head = append(t.Head, kinds...)
+	for _, w := range d.ways() {
+		var f judge.Figures
+		stories := 0
+		for _, r := range d.Results {
+			if r.Way.Name == w.Name && len(r.Figures.Places) > 0 {
+				stories++
+				f.Merge(r.Figures)
+			}
+		}
+		if stories == 0 {
+			continue
+		}
+		all := f.AllPlaces()
+		row := []string{wayName(w), fmt.Sprint(stories), fmt.Sprint(f.Rounds - f.Broken), fmt.Sprint(f.Two),
+			mark(f.LostUpdates[ledger.Open]), mark(all.Lost), fmt.Sprint(all.Refused), fmt.Sprint(all.Doubt)}
+		for _, kind := range kinds {
+			row = append(row, fmt.Sprintf("%s of %d", mark(f.Places[kind].Lost), f.Places[kind].Rounds))
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return t
+}
+
+// FencesMarkdown are the fences as Markdown.
+func (d *Document) FencesMarkdown() string { return wrap(d.about(), "") + "\n" + d.Fences().Markdown() }
 
 func wayName(w lock.Way) string {
 	if w.Broken {

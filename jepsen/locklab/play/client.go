@@ -15,9 +15,11 @@ import (
 	"lockkeeper/jepsen"
 	"lockkeeper/jepsen/locklab/ledger"
 	"lockkeeper/jepsen/locklab/lock"
+	"lockkeeper/jepsen/locklab/store"
+	"lockkeeper/recipes/fence"
 )
 
-// An Order is the first line that a client's process reads: its part.
+// An Order is the part of a client.
 type Order struct {
 	Way      string        `json:"way"`
 	Name     string        `json:"name"` // A, B, C
@@ -26,9 +28,11 @@ type Order struct {
 	Ledger   string        `json:"ledger"`
 	Lease    time.Duration `json:"lease"`
 	Resource string        `json:"resource"`
+	// Place is where a counter under a real fence is; nil if there is none.
+	Place *lock.Place `json:"place,omitempty"`
 }
 
-// A Command is every other line: a step.
+// A Command is a step of a client.
 type Command struct {
 	// Do is "lock", "read", "check", "write", "send" (a write without waiting for the answer),
 	// "unlock", or "loop": all of it, again and again.
@@ -41,65 +45,122 @@ type Command struct {
 	Times int `json:"times,omitempty"`
 }
 
-// A client is the process of one client.
+// A Line is a line of a process's input: the part of a new client, or a step of one.
+type Line struct {
+	Node    string   `json:"node"` // the client's
+	Order   *Order   `json:"order,omitempty"`
+	Command *Command `json:"command,omitempty"`
+}
+
+// A client is one client.
 type client struct {
 	Order
-	locks  lock.Client
-	ledger *ledger.Client
-	held   lock.Held
-	watch  context.CancelFunc // ends the goroutine that waits for Lost
-	bases  map[ledger.Rule]int64
-	base   int64 // of lock.Store
-	loaded error // why it could not be loaded
+	locks   lock.Client
+	ledger  *ledger.Client
+	counter lock.Counter // of Order.Place; nil if there is none
+	held    lock.Held
+	watch   context.CancelFunc // ends the goroutine that waits for Lost
+	bases   map[ledger.Rule]int64
+	base    int64 // of lock.Store
+	loaded  error // why it could not be loaded
+	count   int64 // of counter
+	counted error // why it could not be read
+	out     *output
+}
 
-	mu  sync.Mutex // of out
+// output is the output of all clients of a process.
+type output struct {
+	mu  sync.Mutex
 	out *json.Encoder
 }
 
-// Client is the program of a client's process: it reads an Order and Commands, one JSON object to a
-// line, and prints Events. It ends with its input.
+// Client is the program of clients: it reads Lines, one JSON object each, and prints Events. Each
+// client executes its steps one after the other, beside the others. All end with the input.
 func Client(ways []lock.Way, stdin io.Reader, stdout io.Writer) error {
 	lines := bufio.NewScanner(stdin)
 	lines.Buffer(nil, 1<<20)
-	c := &client{out: json.NewEncoder(stdout)}
-	if !lines.Scan() {
-		return errors.Join(errors.New("play: no order"), lines.Err())
-	}
-	if err := json.Unmarshal(lines.Bytes(), &c.Order); err != nil {
-		return fmt.Errorf("play: order: %w", err)
-	}
-	i := slices.IndexFunc(ways, func(w lock.Way) bool { return w.Name == c.Way })
-	if i < 0 {
-		return fmt.Errorf("play: there is no way %q", c.Way)
-	}
+	out := &output{out: json.NewEncoder(stdout)}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	var err error
-	if c.ledger, err = ledger.Dial(c.Ledger); err == nil {
-		c.locks, err = ways[i].Open(ctx, lock.Config{Servers: c.Servers, Node: c.Node, Lease: c.Lease})
+	clients := make(map[string]chan Command)
+	var running sync.WaitGroup
+	var mu sync.Mutex
+	var errs []error
+	for lines.Scan() {
+		var line Line
+		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
+			return fmt.Errorf("play: input: %w", err)
+		}
+		steps, ok := clients[line.Node]
+		switch {
+		case line.Order != nil && !ok:
+			c := &client{Order: *line.Order, out: out}
+			steps = make(chan Command, 8)
+			clients[line.Node] = steps
+			running.Go(func() {
+				err := c.run(ctx, ways, steps)
+				mu.Lock()
+				defer mu.Unlock()
+				errs = append(errs, err)
+			})
+		case line.Command != nil && ok:
+			steps <- *line.Command
+		default:
+			return fmt.Errorf("play: no client for %s", lines.Text())
+		}
 	}
-	if err != nil {
+	for _, steps := range clients {
+		close(steps)
+	}
+	running.Wait()
+	return errors.Join(append(errs, lines.Err())...)
+}
+
+// run opens the client and executes its steps.
+func (c *client) run(ctx context.Context, ways []lock.Way, steps <-chan Command) error {
+	if err := c.open(ctx, ways); err != nil {
 		c.say(Event{What: Failed, Text: err.Error()})
+		for range steps { // nobody waits for them
+		}
 		return err
 	}
 	defer c.locks.Close()
 	c.say(Event{What: Ready})
-	for lines.Scan() {
-		var step Command
-		if err := json.Unmarshal(lines.Bytes(), &step); err != nil {
-			return fmt.Errorf("play: command: %w", err)
-		}
+	for step := range steps {
 		c.do(ctx, step)
 	}
-	return lines.Err()
+	return nil
+}
+
+func (c *client) open(ctx context.Context, ways []lock.Way) error {
+	i := slices.IndexFunc(ways, func(w lock.Way) bool { return w.Name == c.Way })
+	if i < 0 {
+		return fmt.Errorf("play: there is no way %q", c.Way)
+	}
+	var err error
+	if c.ledger, err = ledger.Dial(c.Ledger); err != nil {
+		return err
+	}
+	if c.locks, err = ways[i].Open(ctx, lock.Config{Servers: c.Servers, Node: c.Node, Lease: c.Lease}); err != nil {
+		return err
+	}
+	if c.Place == nil || !ways[i].Fenced {
+		return nil
+	}
+	if own, ok := c.locks.(lock.Counting); ok {
+		c.counter, err = own.Counter(*c.Place)
+	} else {
+		c.counter, err = store.Open(*c.Place)
+	}
+	return err
 }
 
 // say prints an event of now.
 func (c *client) say(e Event) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	e.At, e.Who = jepsen.Monotonic(), c.Name
-	_ = c.out.Encode(e) // if the lab has gone, this process is dying too
+	c.out.mu.Lock()
+	defer c.out.mu.Unlock()
+	e.At, e.Who, e.Node = jepsen.Monotonic(), c.Name, c.Node
+	_ = c.out.out.Encode(e) // if the lab has gone, this process is dying too
 }
 
 // do executes one command. An error is an event.
@@ -173,14 +234,19 @@ func (c *client) check() bool {
 		c.say(Event{What: GaveUp, Text: "it holds nothing"})
 		return false
 	}
+	looker, ok := c.held.(lock.Looker)
+	holds := !ok || looker.Holds()
 	select {
 	case <-c.held.Lost(): // never, if the library never tells
+		holds = false
+	default:
+	}
+	if !holds {
 		c.say(Event{What: GaveUp})
 		return false
-	default:
-		c.say(Event{What: Checked})
-		return true
 	}
+	c.say(Event{What: Checked})
+	return true
 }
 
 func (c *client) token() uint64 {
@@ -198,6 +264,7 @@ func (c *client) read(ctx context.Context) {
 		return
 	}
 	c.bases = books
+	c.readCount(ctx)
 	c.say(Event{What: Read, Books: maps.Clone(books)})
 }
 
@@ -250,8 +317,43 @@ func (c *client) write(ctx context.Context, wait bool) {
 		c.say(Event{What: Failed, Text: err.Error()})
 		return
 	}
+	c.writeCount(ctx)
 	c.say(Event{What: Written, Books: books})
 	c.save(ctx)
+}
+
+// countPatience is how long a counter under a real fence may take, in leases: another holder may be
+// stopped within a transaction.
+const countPatience = 6
+
+// readCount reads the counter under a real fence, which shows the token to the fence.
+func (c *client) readCount(ctx context.Context) {
+	if c.counter == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, countPatience*c.Lease)
+	defer cancel()
+	c.count, c.counted = c.counter.Read(ctx, c.Resource, int64(c.token()))
+}
+
+// writeCount writes one more than was read.
+func (c *client) writeCount(ctx context.Context) {
+	if c.counter == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, countPatience*c.Lease)
+	defer cancel()
+	e := &ledger.Entry{Resource: c.Resource, Rule: ledger.Place, Write: true, Holder: c.Name, Token: c.token(), Base: c.count}
+	err := c.counted
+	if err == nil {
+		err = c.counter.Write(ctx, c.Resource, int64(c.token()), c.count+1)
+		e.Doubt = err != nil && !errors.Is(err, fence.ErrStale)
+	}
+	if err != nil {
+		e.Refused = err.Error()
+	}
+	e.At = jepsen.Monotonic()
+	c.say(Event{What: Counted, Entry: e})
 }
 
 func (c *client) unlock(ctx context.Context, wait time.Duration) {

@@ -63,7 +63,7 @@ func (s *Stage) drift(ctx context.Context, during time.Duration) error {
 func (t *trio) hitClientClock(ctx context.Context) error {
 	for _, ahead := range []time.Duration{t.plan.Ahead, -t.plan.Ahead} {
 		t.history.Note("A", Broke, "its wall clock is %+.1f s off", ahead.Seconds())
-		if err := t.a.clock.Set(ahead); err != nil {
+		if err := t.a.host.clock.Set(ahead); err != nil {
 			return fmt.Errorf("play: clock of A: %w", err)
 		}
 		jepsen.Sleep(ctx, t.plan.Hold/2)

@@ -39,6 +39,7 @@ type hit int
 const (
 	hitNothing hit = iota
 	hitPause
+	hitPauseWrite // at a moment of chance while A writes
 	hitDelay
 	hitCutOut
 	hitCutIn
@@ -79,6 +80,8 @@ var Faults = []Fault{
 		"and then writes.", hit: hitPause, hold: 4, next: true},
 	{Name: "pause-writing", Text: "A has looked at its lock and is about to write when it is stopped, until another " +
 		"has been let in. Then it writes.", hit: hitPause, hold: 4, next: true, past: true},
+	{Name: "pause-in-write", Text: "A is stopped at some moment while it writes, until another has been let in.",
+		hit: hitPauseWrite, hold: 4, next: true, past: true},
 	{Name: "net-delay", Text: "All that A sends and receives takes a tenth of a lease longer.", hit: hitDelay, hold: 0.6},
 	{Name: "cut-both", Text: "A's network is cut, until another has been let in. A works on, looks at its lock and " +
 		"writes (the ledger is not cut off).", hit: hitCutBoth, hold: 4, next: true},
@@ -156,10 +159,19 @@ type Plan struct {
 	Crash time.Duration // when it dies, after the step began
 	Ahead time.Duration // by how much clocks jump
 	Back  time.Duration // how long a server is away
+	Into  time.Duration // how long after A has begun to write it is stopped
 }
 
 // slowLink is by how much each message is delayed where a crash has to fall into a step, in leases.
 const slowLink = 0.04
+
+// maxInto is how long after A has begun to write it is stopped at most.
+func maxInto(lease time.Duration) time.Duration { return lease / 50 }
+
+// stepTime is about how long a step takes on a slow link: five messages there and back.
+func stepTime(lease time.Duration) time.Duration {
+	return time.Duration(5 * slowLink * float64(lease))
+}
 
 // NewPlan is the plan of one of several rounds. The same seed makes the same plan.
 func NewPlan(seed uint64, f Fault, lease time.Duration, round, rounds int) Plan {
@@ -174,6 +186,7 @@ func NewPlan(seed uint64, f Fault, lease time.Duration, round, rounds int) Plan 
 	}
 	// A step is one or more messages there and back. The rounds share the time that five take.
 	share := (float64(round) + random.Float64()) / float64(max(1, rounds))
-	p.Crash = time.Duration(share * 5 * slowLink * float64(lease)).Round(time.Millisecond)
+	p.Crash = time.Duration(share * float64(stepTime(lease))).Round(time.Millisecond)
+	p.Into = time.Duration(random.Float64() * float64(maxInto(lease))).Round(time.Microsecond)
 	return p
 }

@@ -25,6 +25,7 @@ const (
 	Sent     = "sent"     // it has handed its write to the network, and does not wait
 	Written  = "written"  // the ledger has answered
 	Stored   = "stored"   // it has written the data in the system itself, or that was refused
+	Counted  = "counted"  // it has written the counter under a real fence, or that was refused
 	Unlock   = "unlock"   // it begins to give the lock back
 	Unlocked = "unlocked" // it has, or there was an error
 	Looped   = "looped"   // it has finished its "loop"
@@ -44,9 +45,10 @@ type Event struct {
 	At    time.Duration         `json:"at"`  // jepsen.Monotonic
 	Who   string                `json:"who"` // "A", "B", "C", the name of a server, "lab"
 	What  string                `json:"what"`
+	Node  string                `json:"node,omitempty"`  // the client's, on its way to the lab
 	Token uint64                `json:"token,omitempty"` // of Locked
 	Books map[ledger.Rule]int64 `json:"books,omitempty"` // of Read and Written: the values
-	Entry *ledger.Entry         `json:"entry,omitempty"` // of Stored
+	Entry *ledger.Entry         `json:"entry,omitempty"` // of Stored and Counted
 	Text  string                `json:"text,omitempty"`  // the error, or the act of the lab
 }
 

@@ -243,7 +243,7 @@ func played(t *testing.T, way, fault string) Round {
 		t.Fatal(err)
 	}
 	i := slices.IndexFunc(fakeWays, func(w lock.Way) bool { return w.Name == way })
-	c, err := s.Play(t.Context(), fakeWays[i], f)
+	c, err := s.Play(t.Context(), fakeWays[i], f, 0, 1)
 	if err != nil || c.Skipped != "" || len(c.Rounds) != 1 || c.Rounds[0].Broken != "" {
 		t.Fatalf("%+v: %v", c, err)
 	}
@@ -258,6 +258,49 @@ func played(t *testing.T, way, fault string) Round {
 		}
 	}
 	return c.Rounds[0]
+}
+
+// TestShare: rounds that share processes are stopped and killed at the same moment, each of them at
+// the place of its story, and others are not.
+func TestShare(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := Config{Client: []string{self}, Lease: 800 * time.Millisecond, Rounds: 5, Share: 3, Seed: 1, Dir: t.TempDir(),
+		Places: []lock.Place{{Kind: "file", At: t.TempDir()}}}
+	s, err := NewStage(t.Context(), cfg, fakeKind)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for fault, act := range map[string]string{"pause-writing": Paused, "pause-in-write": Resumed, "crash-held": Killed} {
+		f, err := FindFault(fault)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := s.Play(t.Context(), fakeWays[0], f, 0, 5)
+		if err != nil || len(c.Rounds) != 5 {
+			t.Fatalf("%+v: %v", c, err)
+		}
+		var at []time.Duration
+		for i, r := range c.Rounds {
+			counted := int64(strings.Count(line(r), Counted))
+			for _, e := range r.Events {
+				if e.What == Counted && e.Entry.Refused != "" {
+					counted--
+				}
+			}
+			at = append(at, first(r, "A", act))
+			if r.Broken != "" || at[i] < 0 || first(r, "B", Unlock) < 0 || first(r, "C", Unlock) < 0 || r.Place != "file" ||
+				r.Count != counted || counted < 2 {
+				t.Errorf("%s, round %d: %s, %d writes accepted, the counter is %d; %s", fault, i, r.Broken, counted, r.Count, line(r))
+			}
+		}
+		if at[0] != at[1] || at[1] != at[2] || at[2] == at[3] || at[3] != at[4] {
+			t.Errorf("%s: %s at %v", fault, act, at)
+		}
+	}
 }
 
 // line is the history as one line, without the lab's acts on others than clients. Of B and C, the
@@ -373,7 +416,7 @@ func TestSkipped(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if c, err := s.Play(t.Context(), fakeWays[0], f); err != nil || c.Skipped == "" {
+		if c, err := s.Play(t.Context(), fakeWays[0], f, 0, 1); err != nil || c.Skipped == "" {
 			t.Errorf("%s: %+v, %v", name, c, err)
 		}
 	}

@@ -22,8 +22,13 @@ type Config struct {
 	Client []string
 	// Lease is the lease of most stories.
 	Lease time.Duration
-	// Rounds is the number of trios of clients that play each story, all at the same time.
+	// Rounds is the number of trios of clients that play each story.
 	Rounds int
+	// Share is the number of rounds that have their clients A in one process, and so B and C; 0 for
+	// one.
+	Share int
+	// Places are stores with counters under a fence, of which the rounds take one each, in turn.
+	Places []lock.Place
 	// Seed is the seed of the plans.
 	Seed uint64
 	// Cost is for how long the story without a fault is played; Times bounds its acquisitions, 0
@@ -113,6 +118,9 @@ type Round struct {
 	Plan   Plan           `json:"plan"`
 	Events []Event        `json:"events"`
 	Ledger []ledger.Entry `json:"ledger"`
+	// Place is the kind of the store with a counter under a fence, Count its value at the end.
+	Place string `json:"place,omitempty"`
+	Count int64  `json:"count,omitempty"`
 	// Broken is why the story could not be played to its end; empty if it was.
 	Broken string `json:"broken,omitempty"`
 }
@@ -134,8 +142,9 @@ type Case struct {
 // Name is the name of the case for -explain.
 func (c *Case) Name() string { return c.Way + "/" + c.Fault }
 
-// Play plays a story. An error means that the lab failed, not the lock.
-func (s *Stage) Play(ctx context.Context, way lock.Way, f Fault) (*Case, error) {
+// Play plays the rounds from to to-1 of a story, of all Rounds, at the same time. An error means
+// that the lab failed, not the lock.
+func (s *Stage) Play(ctx context.Context, way lock.Way, f Fault, from, to int) (*Case, error) {
 	c := &Case{Way: way.Name, System: s.kind.Name, Fault: f.Name, Seed: s.Seed, Lease: f.Lease(s.Lease), Requests: -1, InTurn: -1}
 	if n := len(s.sys.Servers()); n < f.Least {
 		c.Skipped = fmt.Sprintf("needs %d servers, there is %d", f.Least, n)
@@ -150,7 +159,7 @@ func (s *Stage) Play(ctx context.Context, way lock.Way, f Fault) (*Case, error) 
 		return c, nil
 	}
 	s.cases++
-	err := s.asked(ctx, way, func() error { return s.play(ctx, c, f) })
+	err := s.asked(ctx, way, func() error { return s.play(ctx, c, f, from, to) })
 	if restored := s.restore(ctx); err == nil {
 		err = restored
 	}
@@ -184,13 +193,13 @@ func (s *Stage) asked(ctx context.Context, way lock.Way, do func() error) error 
 	return errors.Join(err, asker.Close())
 }
 
-// play plays the rounds of a case, at the same time.
-func (s *Stage) play(ctx context.Context, c *Case, f Fault) (err error) {
-	rounds := s.Rounds
+// play plays some rounds of a case; the one without a fault has but one.
+func (s *Stage) play(ctx context.Context, c *Case, f Fault, from, to int) (err error) {
 	if f.Name == None {
-		rounds = 1
+		to = from + 1
 	}
-	trios := make([]*trio, rounds)
+	trios := make([]*trio, to-from)
+	all := &hosts{command: s.Client, dir: s.Dir}
 	defer func() {
 		together(trios, func(t *trio) { t.fail(t.close()) })
 		for _, t := range trios {
@@ -198,7 +207,7 @@ func (s *Stage) play(ctx context.Context, c *Case, f Fault) (err error) {
 		}
 	}()
 	for i := range trios {
-		trios[i] = newTrio(s, c, f, i, rounds)
+		trios[i] = newTrio(s, c, f, from+i, s.Rounds, all)
 	}
 	s.note(trios, Broke, "the system is %s, the lease %v", s.kind.Name, c.Lease)
 	together(trios, func(t *trio) { t.start(ctx) })

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"lockkeeper/jepsen"
+	"lockkeeper/jepsen/locklab/lock"
+	"lockkeeper/jepsen/locklab/store"
 	"lockkeeper/jepsen/locklab/system"
 )
 
@@ -21,6 +23,9 @@ type trio struct {
 	lease    time.Duration
 	way      string
 	resource string
+	number   int // of the round
+	hosts    *hosts
+	place    *lock.Place // of a counter under a real fence; nil if there is none
 	history  *History
 	a, b, c  *agent
 	over     chan struct{} // closed when A has played its part
@@ -30,13 +35,17 @@ type trio struct {
 	broken []string // why the story could not be played to its end
 }
 
-func newTrio(s *Stage, c *Case, f Fault, round, rounds int) *trio {
-	return &trio{
-		stage: s, fault: f, lease: c.Lease, way: c.Way, history: NewHistory(), over: make(chan struct{}),
+func newTrio(s *Stage, c *Case, f Fault, round, rounds int, all *hosts) *trio {
+	t := &trio{
+		stage: s, fault: f, number: round, hosts: all, lease: c.Lease, way: c.Way, history: NewHistory(), over: make(chan struct{}),
 		plan: NewPlan(s.Seed, f, c.Lease, round, rounds),
 		// Letters, digits and dashes: fit for a key, a node, a table and a channel.
 		resource: fmt.Sprintf("r%d-%d-%s", s.cases, round, c.Way),
 	}
+	if len(s.Places) > 0 && f.Name != None {
+		t.place = &s.Places[round%len(s.Places)]
+	}
+	return t
 }
 
 // fail says that the story cannot go on as it should.
@@ -61,15 +70,22 @@ func (t *trio) start(ctx context.Context) {
 	for _, server := range t.stage.sys.Servers() {
 		addrs = append(addrs, server.Addr())
 	}
+	if t.place != nil {
+		t.fail(store.Prepare(ctx, *t.place, t.resource))
+	}
 	for i, agent := range []**agent{&t.a, &t.b, &t.c} {
 		name := string(rune('A' + i))
-		order := Order{Way: t.way, Name: name, Node: t.resource + "-" + name, Lease: t.lease, Resource: t.resource}
+		order := Order{Way: t.way, Name: name, Node: t.resource + "-" + name, Lease: t.lease, Resource: t.resource, Place: t.place}
 		var err error
-		var clock *system.Clock
-		if t.fault.NeedsClientClock && name == "A" {
-			clock = system.NewClock(t.stage.home, order.Node)
+		// The first client of a process names it.
+		process := fmt.Sprintf("r%d-%d-%s-%s", t.stage.cases, t.number-t.number%max(1, t.stage.Share), t.way, name)
+		clock := func() *system.Clock {
+			if t.fault.NeedsClientClock && name == "A" {
+				return system.NewClock(t.stage.home, process)
+			}
+			return nil
 		}
-		*agent, err = startAgent(t.stage.Client, order, addrs, t.stage.ledger.Addr(), t.stage.Dir, clock, t.history)
+		*agent, err = startAgent(t.hosts, process, order, addrs, t.stage.ledger.Addr(), clock, t.history)
 		t.fail(err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, startPatience)
@@ -150,6 +166,9 @@ func (t *trio) finish(ctx context.Context) {
 	if !t.failed() {
 		t.fail(t.finishA(ctx))
 	}
+	if t.a != nil {
+		t.a.host.leave(t.a)
+	}
 	close(t.over)
 	t.others.Wait()
 }
@@ -160,6 +179,8 @@ func (t *trio) finishA(ctx context.Context) error {
 		return t.lateReply(ctx)
 	case t.fault.hit == hitLate:
 		return t.lateWrite(ctx)
+	case t.fault.hit == hitPauseWrite:
+		return t.pauseInWrite(ctx)
 	case t.fault.hit == hitCrash || t.fault.Name == "clock-back":
 		return t.crash(ctx)
 	}
@@ -204,7 +225,13 @@ func (t *trio) hold(ctx context.Context) {
 		<-ctx.Done()
 		return
 	}
-	if _, err := t.history.Await(ctx, []string{"B", "C"}, []string{Locked}); err == nil {
+	// The other one reads at once, before A goes on; a busy machine may take its time. If A is
+	// stopped within a transaction, the other one's reading waits for that.
+	_, err := t.history.Await(ctx, []string{"B", "C"}, []string{Locked})
+	if err == nil && t.fault.hit != hitPauseWrite {
+		_, err = t.history.Await(ctx, []string{"B", "C"}, []string{Read, Failed})
+	}
+	if err == nil {
 		jepsen.Sleep(ctx, t.plan.Extra)
 	}
 }
@@ -282,6 +309,29 @@ func (t *trio) lateReply(ctx context.Context) error {
 	return err
 }
 
+// pauseInWrite has A begin to write, and stops it at a moment of chance within.
+func (t *trio) pauseInWrite(ctx context.Context) error {
+	// The clients of a process are stopped at once, each at another moment of its write.
+	jepsen.Sleep(ctx, maxInto(t.lease)-t.plan.Into)
+	from := t.history.len()
+	if err := t.a.send(Command{Do: "write"}); err != nil {
+		return err
+	}
+	jepsen.Sleep(ctx, t.plan.Into)
+	if err := t.a.pause(ctx); err != nil {
+		return err
+	}
+	t.hold(ctx)
+	if err := t.a.resume(); err != nil {
+		return err
+	}
+	_, err := t.history.await(ctx, from, []string{"A"}, ends["write"])
+	if err == nil {
+		_, err = t.a.do(ctx, Command{Do: "unlock", Wait: 2 * t.lease})
+	}
+	return err
+}
+
 // lateWrite has A send a write over a slow network, and die.
 func (t *trio) lateWrite(ctx context.Context) error {
 	t.history.Note("A", Broke, "its way to the resource is slow")
@@ -303,6 +353,10 @@ func (t *trio) crash(ctx context.Context) error {
 	t.history.Note("A", Broke, "its network is slow, and it dies %v after it began to %s", t.plan.Crash,
 		[]string{"", "lock", "unlock"}[t.fault.during])
 	err := t.slow(t.a, time.Duration(slowLink*float64(t.lease)))
+	if t.stage.Share > 1 {
+		// All clients of the process die at once, at different moments of the step.
+		jepsen.Sleep(ctx, stepTime(t.lease)-t.plan.Crash)
+	}
 	if t.fault.during == stepLock {
 		err = errors.Join(err, t.a.send(Command{Do: "lock", Wait: t.patience()}))
 	} else {
@@ -341,10 +395,17 @@ func (t *trio) round() Round {
 	r := Round{Plan: t.plan, Events: t.history.Sorted(), Ledger: t.stage.ledger.Entries(t.resource),
 		Broken: strings.Join(t.broken, "; ")}
 	for _, e := range r.Events {
-		if e.Entry != nil {
+		if e.What == Stored {
 			r.Ledger = append(r.Ledger, *e.Entry)
 		}
 	}
 	t.stage.ledger.Forget(t.resource)
+	if t.place != nil && r.Broken == "" {
+		r.Place = t.place.Kind
+		var err error
+		if r.Count, err = store.Count(context.Background(), *t.place, t.resource); err != nil {
+			r.Broken = err.Error()
+		}
+	}
 	return r
 }

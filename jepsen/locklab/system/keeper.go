@@ -124,7 +124,7 @@ func (s *shared) acquire() (err error) {
 	if s.dir, err = os.MkdirTemp("", "locklab-clients-"); err != nil {
 		return fmt.Errorf("system: %w", err)
 	}
-	for _, find := range []func() (jepsen.Client, error){s.tools.Curator, s.tools.Kazoo} {
+	for _, find := range []func() (jepsen.Client, error){s.tools.Curator, s.tools.Kazoo, s.tools.FencedCurator, s.tools.FencedKazoo} {
 		c, err := find()
 		if errors.Is(err, jepsen.ErrMissing) {
 			continue

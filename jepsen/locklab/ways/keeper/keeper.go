@@ -27,14 +27,24 @@ func Ways() (ways []lock.Way) {
 			lock.Way{Name: on + "-curator", System: on, Fenced: true, ClientClock: true, Open: openWorker("curator", "mutex"),
 				Ask: openAsker},
 			lock.Way{Name: on + "-kazoo", System: on, Fenced: true, ClientClock: true, Open: openWorker("kazoo", "lock"),
-				Ask: openAsker})
+				Ask: openAsker},
+			lock.Way{Name: on + "-curator-fenced", System: on, Twin: on + "-curator", Fenced: true, ClientClock: true,
+				Open: openHolder("fenced-curator"), Ask: openAsker},
+			lock.Way{Name: on + "-kazoo-fenced", System: on, Twin: on + "-kazoo", Fenced: true, ClientClock: true,
+				Open: openHolder("fenced-kazoo"), Ask: openAsker})
 	}
 	return append(ways,
 		lock.Way{Name: "lockkeeper-mutex", System: "lockkeeper", Open: openMutex(mutex{})},
 		lock.Way{Name: "lockkeeper-mutex-fenced", System: "lockkeeper", Fenced: true, Open: openMutex(mutex{tokens: true}),
 			Ask: openAsker},
 		lock.Way{Name: "lockkeeper-mutex-guard", System: "lockkeeper", Open: openMutex(mutex{guard: true})},
-		lock.Way{Name: "lockkeeper-mutex-delay", System: "lockkeeper", Open: openMutex(mutex{delay: true})})
+		lock.Way{Name: "lockkeeper-mutex-delay", System: "lockkeeper", Open: openMutex(mutex{delay: true})},
+		// Twins with wrong tokens: the fence accepts an equal one, from another session, or a late
+		// one.
+		lock.Way{Name: "lockkeeper-mutex-equal-tokens", System: "lockkeeper", Fenced: true, Broken: true, Only: "pause-writing",
+			Open: openMutex(mutex{token: func() uint64 { return 1 }})},
+		lock.Way{Name: "lockkeeper-mutex-clock-tokens", System: "lockkeeper", Fenced: true, Broken: true, Only: "pause-writing",
+			Open: openMutex(mutex{token: func() uint64 { return uint64(time.Now().UnixNano()) }})})
 }
 
 // path is the node of a resource's lock.
@@ -45,6 +55,7 @@ func path(resource string) string { return "/locks/" + resource }
 type mutex struct {
 	session              *recipes.Session
 	tokens, guard, delay bool
+	token                func() uint64 // in the place of the grant's; nil but for a twin
 	lease                time.Duration
 }
 
@@ -69,9 +80,9 @@ func (m *mutex) Lock(ctx context.Context, resource string) (lock.Held, error) {
 		return nil, err
 	}
 	if m.guard {
-		return &guarded{grant{g, m.tokens}, m.session.Conn(), "/data-" + resource}, nil
+		return &guarded{grant{g, m.tokens, nil}, m.session.Conn(), "/data-" + resource}, nil
 	}
-	return &grant{g, m.tokens}, nil
+	return &grant{g, m.tokens, m.token}, nil
 }
 
 // Close implements lock.Client.
@@ -84,11 +95,15 @@ func (m *mutex) Close() error {
 type grant struct {
 	*recipes.Grant
 	tokens bool
+	token  func() uint64
 }
 
 // Token implements lock.Held.
 func (g *grant) Token() uint64 {
-	if !g.tokens {
+	switch {
+	case g.token != nil:
+		return g.token()
+	case !g.tokens:
 		return 0
 	}
 	return uint64(g.Grant.Token())
@@ -155,19 +170,27 @@ type worker struct {
 	dir     string
 }
 
+// findLibrary is the client in another language that the lab has built.
+func findLibrary(library string) (client jepsen.Client, err error) {
+	text, err := os.ReadFile(filepath.Join(os.Getenv(lock.ClientsEnv), library+".json"))
+	if errors.Is(err, os.ErrNotExist) {
+		return client, fmt.Errorf("%s: %w (apt-get install python3-kazoo libcurator-recipes-java default-jdk-headless, "+
+			"and the drivers of databases)", library, jepsen.ErrMissing)
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &client)
+	}
+	if err != nil {
+		return client, fmt.Errorf("command of %s: %w", library, err)
+	}
+	return client, nil
+}
+
 func openWorker(library, recipe string) func(context.Context, lock.Config) (lock.Client, error) {
 	return func(ctx context.Context, c lock.Config) (lock.Client, error) {
-		var client jepsen.Client
-		text, err := os.ReadFile(filepath.Join(os.Getenv(lock.ClientsEnv), library+".json"))
-		if errors.Is(err, os.ErrNotExist) {
-			return nil, fmt.Errorf("%s: %w (apt-get install python3-kazoo libcurator-recipes-java default-jdk-headless)",
-				library, jepsen.ErrMissing)
-		}
-		if err == nil {
-			err = json.Unmarshal(text, &client)
-		}
+		client, err := findLibrary(library)
 		if err != nil {
-			return nil, fmt.Errorf("command of %s: %w", library, err)
+			return nil, err
 		}
 		w := &worker{history: jepsen.NewHistory(), recipe: recipe, opened: map[string]bool{}}
 		if w.dir, err = os.MkdirTemp("", "locklab-worker-"); err != nil {

@@ -97,7 +97,7 @@ public final class Agent {
     }
 
     /** A DataSource whose connections come from DriverManager. */
-    static DataSource source(String url) {
+    public static DataSource source(String url) {
         return (DataSource) Proxy.newProxyInstance(Agent.class.getClassLoader(), new Class<?>[] {DataSource.class},
                 (proxy, method, args) -> DriverManager.getConnection(url));
     }
@@ -117,7 +117,7 @@ public final class Agent {
     }
 
     /** EVAL in Redis' protocol: a client of a few lines, since Debian has none in Java. */
-    static Object eval(String place, String script, List<String> keys, List<String> args) {
+    public static Object eval(String place, String script, List<String> keys, List<String> args) {
         List<String> words = new ArrayList<>();
         Collections.addAll(words, "EVAL", script, "" + keys.size());
         words.addAll(keys);
