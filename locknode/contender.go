@@ -2,6 +2,7 @@ package locknode
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -69,6 +70,43 @@ func New(dir, name string, owner int64, created time.Time, czxid int64, data []b
 		Kind: kind, Layout: layout, Library: Library(name, info != nil), Info: info, Data: data,
 	}
 }
+
+// Predecessor finds, among the children of a lock's path, the node that comes next before own: the
+// one with the largest sequence number up to own's. It is "" when own is the first. found tells
+// whether own itself is there.
+//
+// Every child with a sequence number counts, of any library, but those in passed and, if reads is
+// set, readers: to wait for a node of an unknown kind is safe, to overlook a holder is not. Only
+// people make a node with own's number by hand; see Blocks.
+func Predecessor(children []string, own string, reads bool, passed map[string]bool) (name string, found bool) {
+	ownSeq, _ := Sequence(own)
+	best := int64(-1)
+	for _, c := range children {
+		if c == own {
+			found = true
+			continue
+		}
+		if n, ok := Sequence(c); ok && n <= ownSeq && n > best && !passed[c] && !(reads && KindOf(c) == KindRead) {
+			best, name = n, c
+		}
+	}
+	return name, found
+}
+
+// Blocks reports whether own, with this token, has to wait for c, which Predecessor has returned: c
+// belongs to a session, and is not a writer that has been downgraded if own reads. If both have the
+// same number, the one with the smaller czxid is in front, as in Order.
+func (c *Contender) Blocks(own string, token int64, reads bool) bool {
+	n, _ := Sequence(c.Node)
+	ownSeq, _ := Sequence(own)
+	behind := n == ownSeq && c.Token > token
+	return Ephemeral(c.Session) && !behind && !(reads && c.Info != nil && c.Info.Downgraded)
+}
+
+// Ephemeral reports whether a node with this owner belongs to a session, and so may be a contender.
+// A lock's path below a lock's path may end in ten digits, too. The smallest number is the one that
+// servers store as the owner of a container.
+func Ephemeral(owner int64) bool { return owner != 0 && owner != math.MinInt64 }
 
 // Order is the order of a queue: by sequence number, or by creation if the nodes have none.
 func Order(a, b *Contender) int {

@@ -211,7 +211,7 @@ func (e *Election) look(ctx context.Context, l *lease) (leader Leader, w *watch,
 			if err != nil {
 				return err
 			}
-			if v.exists && !ephemeral(v.stat.EphemeralOwner) {
+			if v.exists && !locknode.Ephemeral(v.stat.EphemeralOwner) {
 				others[first] = true
 				continue
 			}

@@ -7,6 +7,8 @@ import (
 	"sync"
 
 	"github.com/go-zookeeper/zk"
+
+	"lockkeeper/locknode"
 )
 
 // Grant is a lock that was acquired. It ends when Unlock is called or when the lock can no longer
@@ -357,7 +359,7 @@ func (g *Grant) examine() (verdict, err error) {
 	own, reads := g.node.name(), g.Kind() == KindRead
 	passed := make(map[string]bool)
 	for {
-		front, found := predecessor(names, own, reads, passed)
+		front, found := locknode.Predecessor(names, own, reads, passed)
 		switch {
 		case !found:
 			return g.node.gone(zk.ErrNoNode), nil

@@ -132,7 +132,7 @@ func (i inspector) node(dir, name string) (Contender, error) {
 	if err != nil {
 		return Contender{}, err
 	}
-	if !ephemeral(stat.EphemeralOwner) {
+	if !locknode.Ephemeral(stat.EphemeralOwner) {
 		return Contender{}, nil
 	}
 	return locknode.New(dir, name, stat.EphemeralOwner, time.UnixMilli(stat.Ctime), stat.Czxid, data), nil

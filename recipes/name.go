@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -67,43 +66,12 @@ func protect(name string) string {
 	return fmt.Sprintf(protectPrefix+"%s-%s-%s-%s-%s-%s", u[:8], u[8:12], u[12:16], u[16:20], u[20:], name)
 }
 
-// predecessor finds, among the children of a lock's path, the node that comes next before own: the
-// one with the largest sequence number up to own's. It is "" when own is the first. found tells
-// whether own itself is there.
-//
-// Every child with a sequence number counts, of any library, but those in passed and, if reads is
-// set, readers: to wait for a node of an unknown kind is safe, to overlook a holder is not. Only
-// people make a node with own's number by hand; see blocks.
-func predecessor(children []string, own string, reads bool, passed map[string]bool) (name string, found bool) {
-	ownSeq, _ := locknode.Sequence(own)
-	best := int64(-1)
-	for _, c := range children {
-		if c == own {
-			found = true
-			continue
-		}
-		if n, ok := locknode.Sequence(c); ok && n <= ownSeq && n > best && !passed[c] &&
-			!(reads && locknode.KindOf(c) == KindRead) {
-			best, name = n, c
-		}
-	}
-	return name, found
-}
-
-// blocks reports whether own, with this token, has to wait for the node that predecessor has
-// returned: it belongs to a session, and is not a writer that has been downgraded if own reads. If
-// both have the same number, the one with the smaller czxid is in front, as in locknode.Order.
+// blocks reports whether own, with this token, has to wait for the node that locknode.Predecessor
+// has returned.
 func blocks(front string, data []byte, stat *zk.Stat, own string, token int64, reads bool) bool {
-	n, _ := locknode.Sequence(front)
-	ownSeq, _ := locknode.Sequence(own)
-	behind := n == ownSeq && stat.Czxid > token
-	return ephemeral(stat.EphemeralOwner) && !behind && !(reads && downgraded(data))
+	c := locknode.New("", front, stat.EphemeralOwner, time.Time{}, stat.Czxid, data)
+	return c.Blocks(own, token, reads)
 }
-
-// ephemeral reports whether a node with this owner belongs to a session, and so may be a contender.
-// A lock's path below a lock's path may end in ten digits, too. The smallest number is the one that
-// servers store as the owner of a container.
-func ephemeral(owner int64) bool { return owner != 0 && owner != math.MinInt64 }
 
 // A semaphore's leases are no part of a lock's queue: kazoo's, which are children of the path, have
 // no sequence numbers, and Curator's, in the child leases, have the numbers of another node. So a
@@ -186,12 +154,6 @@ func encodeInfo(i Info) []byte {
 		panic(err)
 	}
 	return data
-}
-
-// downgraded tells from a writer's data that it only reads by now.
-func downgraded(data []byte) bool {
-	i := locknode.ParseInfo(data)
-	return i != nil && i.Downgraded
 }
 
 // newUUID returns a random UUID (version 4) as 32 hexadecimal digits: kazoo's uuid4().hex.

@@ -64,7 +64,7 @@ func TestPredecessor(t *testing.T) {
 		{"of the same number", []string{"b-lock-0000000009", own, "a-lock-0000000010"}, "a-lock-0000000010", true},
 		{"not contenders", []string{own, "config", "0"}, "", true},
 	} {
-		if name, found := predecessor(tt.children, own, false, nil); name != tt.want || found != tt.found {
+		if name, found := locknode.Predecessor(tt.children, own, false, nil); name != tt.want || found != tt.found {
 			t.Errorf("%s: predecessor = %q, %v, want %q, %v", tt.about, name, found, tt.want, tt.found)
 		}
 	}

@@ -165,10 +165,10 @@ func (n *node) describe() error {
 	if err != nil {
 		return err
 	}
-	if downgraded(old) {
+	was, is := locknode.ParseInfo(old), locknode.ParseInfo(n.data)
+	if was != nil && was.Downgraded {
 		return errDowngraded
 	}
-	was, is := locknode.ParseInfo(old), locknode.ParseInfo(n.data)
 	if was != nil && is != nil {
 		is.Since = was.Since
 		n.data = encodeInfo(*is)

@@ -405,7 +405,7 @@ func (p *place) look() look {
 	if err != nil {
 		return look{err: n.gone(err)}
 	}
-	front, found := predecessor(names, n.name(), p.kind == KindRead, p.passed)
+	front, found := locknode.Predecessor(names, n.name(), p.kind == KindRead, p.passed)
 	if !found {
 		return look{err: n.gone(zk.ErrNoNode)}
 	}
@@ -440,7 +440,7 @@ func (p *place) earlier(dir string, names []string) (string, error) {
 		switch {
 		case err != nil:
 			return "", err
-		case exists && ephemeral(stat.EphemeralOwner) && stat.Czxid < p.node.token:
+		case exists && locknode.Ephemeral(stat.EphemeralOwner) && stat.Czxid < p.node.token:
 			return name, nil
 		}
 		p.pass(name)

@@ -205,7 +205,7 @@ func (p *play) judgeGuarded(said []string) {
 			p.fault("%s was written without its lock", last)
 		}
 		_, name := split(node)
-		if front, _ := predecessor(e.view.children(testPath), name, false, nil); front != "" {
+		if front, _ := locknode.Predecessor(e.view.children(testPath), name, false, nil); front != "" {
 			p.fault("%s was written while %s was in front", last, front)
 		}
 	}

@@ -192,7 +192,7 @@ func (m *Semaphore) count(p *place) (l leaseLook, err error) {
 	if err != nil {
 		return l, err
 	}
-	if _, found := predecessor(v.names, p.node.name(), false, nil); !found {
+	if _, found := locknode.Predecessor(v.names, p.node.name(), false, nil); !found {
 		return l, p.node.gone(zk.ErrNoNode)
 	}
 	locked, beside, err := p.beside(m.path)
