@@ -1,7 +1,9 @@
 package locknode
 
 import (
+	"cmp"
 	"encoding/json"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -42,6 +44,18 @@ type Info struct {
 
 	// ID distinguishes the contenders of a SimpleMutex; their nodes have no names of their own.
 	ID string `json:"id,omitempty"`
+}
+
+// Who is the contender's program, its process and its host, as in nightly[4711]@web-3; "" if its
+// program is not known. A contender that came over HTTP has no process: billing@10.0.0.7.
+func (i *Info) Who() string {
+	switch {
+	case i.Program == "":
+		return ""
+	case i.PID == 0 && i.Host != "":
+		return i.Program + "@" + i.Host
+	}
+	return fmt.Sprintf("%s[%d]@%s", i.Program, i.PID, cmp.Or(i.Host, "?"))
 }
 
 // InfoBy is the value of Info.By.

@@ -10,6 +10,18 @@ import (
 	"time"
 )
 
+// TestWho: a contender is named by its program, process and host, as far as it says them.
+func TestWho(t *testing.T) {
+	for want, info := range map[string]Info{
+		"": {Host: "web-3", PID: 4711}, "nightly[4711]@web-3": {Program: "nightly", PID: 4711, Host: "web-3"},
+		"nightly[4711]@?": {Program: "nightly", PID: 4711}, "billing@10.0.0.7": {Program: "billing", Host: "10.0.0.7"},
+	} {
+		if got := info.Who(); got != want {
+			t.Errorf("%+v is %q, want %q", info, got, want)
+		}
+	}
+}
+
 func TestPlace(t *testing.T) {
 	const uuid = "b7bfcd3227404d3880a0eccd4e5100cf"
 	semaphore := func(path string) bool { return path == "/s" }

@@ -367,9 +367,8 @@ func (c *contender) self() string {
 		return printable(string(c.Data))
 	}
 	var parts []string
-	if c.Info.Program != "" {
-		parts = append(parts, fmt.Sprintf("%s[%d]@%s", plain(c.Info.Program), c.Info.PID,
-			plain(cmp.Or(c.Info.Host, "?"))))
+	if who := c.Info.Who(); who != "" {
+		parts = append(parts, plain(who))
 	}
 	if c.Info.Note != "" {
 		parts = append(parts, fmt.Sprintf("%q", c.Info.Note))

@@ -189,10 +189,7 @@ func says(c *locknode.Contender) (note, who string) {
 	if c.Info == nil {
 		return "", c.Identifier()
 	}
-	if c.Info.Program != "" {
-		who = fmt.Sprintf("%s[%d]@%s", c.Info.Program, c.Info.PID, cmp.Or(c.Info.Host, "?"))
-	}
-	return c.Info.Note, who
+	return c.Info.Note, c.Info.Who()
 }
 
 // warnings describes, once for each kind of node, which others its owners may not wait for.
