@@ -97,6 +97,15 @@ func (p *clientPort) replace(l net.Listener) bool {
 	return true
 }
 
+// mayConnect takes one of the handshakes that all clients share; false if there is none now.
+func (p *clientPort) mayConnect() bool {
+	ok := p.connects.Allow()
+	if !ok {
+		p.counters.rejected.Add(1)
+	}
+	return ok
+}
+
 func (p *clientPort) addr() net.Addr {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -516,12 +516,12 @@ func TestDescriptorsAreKeptForTheLog(t *testing.T) {
 		{1024, Config{}, ""},
 		{1024, Config{
 			Cluster: zoocfg.Cluster{Members: three},
-			HTTP:    zoocfg.HTTP{Addr: "x", Conns: zoocfg.MaxHTTPConns},
+			HTTP:    zoocfg.HTTP{Addr: "x", Conns: zoocfg.DefaultHTTPConns},
 			Client:  zoocfg.Client{MaxCnxnsPerAddr: 60},
 		}, ""},
 		{256, Config{
 			Cluster: zoocfg.Cluster{Members: three},
-			HTTP:    zoocfg.HTTP{Addr: "x", Conns: zoocfg.MaxHTTPConns},
+			HTTP:    zoocfg.HTTP{Addr: "x", Conns: zoocfg.DefaultHTTPConns},
 			Client:  zoocfg.Client{MaxCnxnsPerAddr: 10},
 		}, ""},
 		{100, Config{}, "needs at least 144"},

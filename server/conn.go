@@ -204,8 +204,7 @@ func (p *clientPort) handshake(ctx context.Context, c *conn) *session.Session {
 		p.cfg.Logger.Debug("connection closed: its first frame is no connect request", "client", c.remote(), "err", err)
 		return nil
 	}
-	if !p.connects.Allow() {
-		p.counters.rejected.Add(1)
+	if !p.mayConnect() {
 		p.cfg.Logger.Debug("client refused: too many handshakes (connection_throttle_tokens)", "client", c.remote())
 		return nil
 	}

@@ -16,7 +16,8 @@
 //	                          so that a fault of the configuration ends the start
 //	session.Manager           the sessions of this member's clients
 //	surfaces                  words, console, admin, endpoints: what is shown to people (package
-//	                          ops). They read the member through one interface, ops.Member
+//	                          ops). They read the member through one interface, ops.Member. And
+//	                          httplock: locks over HTTP, which are sessions without a socket
 //	clientPort                accepts clients: TLS, then a four-letter word or a session
 //	quorum.Replica            replicates; from here on it applies entries
 //

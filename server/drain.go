@@ -19,7 +19,8 @@ const (
 // Drain prepares a stop that clients of other members do not notice, and its own as little as can
 // be. It waits, at most for that time, until the leader says that the others can do without this
 // member. Then the member transfers the leadership if it has it, accepts no more clients, and moves
-// its clients to the others, within a few seconds. Shutdown has to follow. The end of ctx ends it.
+// its clients to the others, within a few seconds; the streams of locks over HTTP end. Shutdown has
+// to follow. The end of ctx ends it.
 func (s *Server) Drain(ctx context.Context, wait time.Duration) {
 	s.awaitLeave(ctx, wait)
 	s.leaving.Store(true)
@@ -31,6 +32,7 @@ func (s *Server) Drain(ctx context.Context, wait time.Duration) {
 		}
 	}
 	s.port.stopAccepting()
+	s.surfaces.locks.Drain()
 	if n := s.sessions.Shed(ctx, 100, shedTime); n > 0 {
 		s.log.Info("clients moved to the other members", "sessions", n)
 	}

@@ -23,7 +23,7 @@ func TestSlowRequestsHoldUpNobody(t *testing.T) {
 	})
 	begin := time.Now()
 	var open []net.Conn
-	for i := range 2 * zoocfg.MaxHTTPConns {
+	for i := range 2 * zoocfg.DefaultHTTPConns {
 		c, err := net.Dial("tcp", s.HTTPAddr().String())
 		if err != nil {
 			t.Fatal(err)

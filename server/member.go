@@ -108,6 +108,10 @@ func (m *member) Figures() *ops.Figures {
 	if counts, ok := s.surfaces.shared.Door.Counts(); ok {
 		f.HTTP = &counts
 	}
+	if s.HTTPAddr() != nil && !s.cfg.HTTP.NoLocks {
+		counts := s.surfaces.locks.Counts()
+		f.Locks = &counts
+	}
 	if s.audit != nil {
 		lines := s.audit.Stats()
 		f.Audit = &lines

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"time"
 
+	"lockkeeper/server/httplock"
 	"lockkeeper/server/ops"
 	"lockkeeper/server/ops/admin"
 	"lockkeeper/server/ops/console"
@@ -20,6 +21,7 @@ type surfaces struct {
 	words    *words.Words // clientPort reads the words, and sends the answers
 	recorder *console.Recorder
 	console  *console.Console
+	locks    *httplock.Locks
 	// http and metrics are nil unless they are configured.
 	http, metrics *door.Port
 }
@@ -31,6 +33,8 @@ func newSurfaces(m *member, d *door.Door) *surfaces {
 	s.recorder.Granted = m.s.sessions.Granted
 	s.words = &words.Words{Shared: s.shared}
 	s.console = console.New(s.shared, m.build.Version, s.recorder, web.Handler())
+	s.locks = httplock.New(httplock.Config{Settings: &m.s.cfg, Sessions: m.s.sessions, View: m.View,
+		Handshake: func() bool { return m.s.port.mayConnect() }, Log: m.s.log})
 	return s
 }
 
@@ -39,10 +43,8 @@ func (s *surfaces) serve(ports listeners, tls *serverTLS, stopping <-chan struct
 	cfg := s.shared.Config()
 	if ports.http != nil {
 		mux := http.NewServeMux()
-		ops.NewEndpoints(s.shared, stopping).Register(mux)
 		commands := admin.New(s.shared)
-		commands.Register(mux)
-		s.console.Register(mux)
+		s.register(mux, commands, stopping)
 		s.http = s.shared.Door.Open("HTTP port", tls.httpListener(ports.http, cfg.HTTP.TLS), mux, cfg.HTTP.Login,
 			commands.IsRestore)
 		s.http.Start()
@@ -59,6 +61,16 @@ func (s *surfaces) serve(ports listeners, tls *serverTLS, stopping <-chan struct
 	}
 }
 
+// register adds the addresses of the HTTP port to a mux.
+func (s *surfaces) register(mux door.Mux, commands *admin.Server, stopping <-chan struct{}) {
+	ops.NewEndpoints(s.shared, stopping).Register(mux)
+	commands.Register(mux)
+	s.console.Register(mux)
+	if !s.shared.Config().HTTP.NoLocks {
+		s.locks.Register(mux)
+	}
+}
+
 // prometheusMetrics are the metrics of the port for them.
 func (s *surfaces) prometheusMetrics() metrics.List {
 	f := s.shared.Figures()
@@ -66,9 +78,10 @@ func (s *surfaces) prometheusMetrics() metrics.List {
 		f.LabeledMetrics(console.LockMetrics(s.shared.View, time.Now()), !s.shared.Config().Metrics.NoProcess)...)
 }
 
-// stop ends the event streams, and the ports after the requests that are under way.
+// stop ends the event streams and the locks, and the ports after the requests that are under way.
 func (s *surfaces) stop() {
 	s.console.Close()
+	s.locks.Close()
 	s.http.Stop()
 	s.metrics.Stop()
 }

@@ -53,15 +53,17 @@ const imports = `
 	server/ops/metrics:    internal/histogram github.com/prometheus/client_golang/prometheus
 	                       github.com/prometheus/client_golang/prometheus/collectors
 	                       github.com/prometheus/client_golang/prometheus/promhttp
-	server/ops/door:       znode session internal/connlimit server/zoocfg server/ops/audit
+	server/ops/door:       znode session internal/connlimit server/zoocfg server/ops/audit golang.org/x/sys/unix
 	server/ops:            wire znode locknode quorum quorum/peer session server/zoocfg server/ops/audit server/ops/door server/ops/metrics
 	                       internal/histogram
+	# Locks over HTTP are clients of sessions, and nothing of theirs is on the client port.
+	server/httplock:       wire znode locknode session internal/connlimit server/zoocfg server/ops server/ops/door
 	# The surfaces know the member by ops.Member, and not each other.
 	server/ops/words:      wire znode session server/ops server/ops/door
 	server/ops/admin:      wire znode quorum session server/zoocfg server/ops server/ops/door
 	server/ops/console:    wire znode locknode quorum server/ops server/ops/door server/ops/metrics
 	server:                wire znode locknode quorum quorum/peer quorum/store session internal/connlimit golang.org/x/time/rate server/zoocfg server/datadir
-	                       server/offline server/secure server/ops
+	                       server/offline server/secure server/httplock server/ops
 	                       server/ops/admin server/ops/audit server/ops/console server/ops/console/web server/ops/door server/ops/metrics
 	                       server/ops/words internal/loglimit internal/histogram internal/clock
 	                       quorum/model/trace golang.org/x/sys/unix
@@ -191,6 +193,7 @@ const testImports = `
 	server/secure:         internal/testcert
 	server:                zkdata session/sasl internal/cputime internal/simnet internal/simdisk internal/freeport internal/testcert github.com/hashicorp/raft
 	server/ops/console:    session server/zoocfg
+	server/httplock:       server locktest internal/freeport
 	cmd/lockkeeper:        wire zkdata session/sasl internal/freeport internal/testcert golang.org/x/sys/unix
 	jepsen/simtest:        internal/simnet internal/simdisk jepsen/mutant internal/clock server server/ops/admin quorum quorum/model/trace quorum/peer quorum/raftnet quorum/store znode wire
 	                       recipes jepsen jepsen/workload github.com/go-zookeeper/zk github.com/hashicorp/raft

@@ -24,7 +24,7 @@ func NewEndpoints(shared *Shared, stopping <-chan struct{}) *Endpoints {
 }
 
 // Register adds the endpoints to a mux.
-func (e *Endpoints) Register(mux *http.ServeMux) {
+func (e *Endpoints) Register(mux door.Mux) {
 	mux.HandleFunc("GET /live", serveLive)
 	mux.HandleFunc("GET /ready", e.serveReady)
 	mux.HandleFunc("GET /stoppable", e.serveStoppable)

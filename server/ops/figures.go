@@ -24,6 +24,7 @@ type Figures struct {
 
 	HTTPAddr      string       // as it listens; empty without that port
 	HTTP          *door.Counts // nil without a port for HTTP
+	Locks         *LockCounts  // over HTTP; nil without them
 	IndexRefused  int64        // answers of the console for which there was no memory
 	Audit         *audit.Stats // nil without an audit log
 	LinesDropped  int64        // from the log, beyond 60 a minute with one message
@@ -33,6 +34,14 @@ type Figures struct {
 
 	Pauses  *histogram.Histogram // ns by which a look at the clock was late
 	Recents *metrics.Recents     // of all distributions
+}
+
+// LockCounts are the locks that a member takes for requests over HTTP, and these requests.
+type LockCounts struct {
+	Waiting, Held int   // now
+	Granted       int64 // locks
+	Lost          int64 // locks that ended without a release
+	Refused       int64 // requests beyond admin.maxLocks and its kin
 }
 
 // Program is the program that runs the member.

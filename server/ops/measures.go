@@ -192,6 +192,17 @@ func (f *Figures) hostMetrics(u Usage) (ms metrics.List) {
 			metrics.Counter("http_answers_refused", "answers of the console for which there was no memory",
 				h.Memory+f.IndexRefused))
 	}
+	if l := f.Locks; l != nil {
+		ms = append(ms,
+			metrics.Gauge("http_locks_waiting", "requests over HTTP that wait for a lock, and locks that are "+
+				"being left",
+				l.Waiting),
+			metrics.Gauge("http_locks_held", "locks that are held over HTTP", l.Held),
+			metrics.Counter("http_locks_granted", "locks granted over HTTP", l.Granted),
+			metrics.Counter("http_locks_lost", "locks over HTTP that ended without being released", l.Lost),
+			metrics.Counter("http_locks_refused", "requests for locks beyond admin.maxLocks, for one address or "+
+				"identity, or half of admin.maxCnxns", l.Refused))
+	}
 	if f.TLS != nil {
 		ms = append(ms, f.TLS()...)
 	}

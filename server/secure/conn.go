@@ -61,6 +61,9 @@ type Conn struct {
 // TablePlace implements connlimit.Conn.
 func (c *Conn) TablePlace() *connlimit.Place[*Conn] { return &c.place }
 
+// NetConn returns the connection below.
+func (c *Conn) NetConn() net.Conn { return c.Conn }
+
 // decide finds out whether the other side speaks TLS. If its first byte has to say so, it must come
 // within timeout; until is the deadline for all that follows. Zeros leave the deadlines alone.
 func (c *Conn) decide(timeout time.Duration, until time.Time) error {

@@ -31,8 +31,12 @@ const (
 	defaultDigest     = "SHA1"
 	defaultAdminBase  = "/commands"
 
-	// MaxHTTPConns is how many connections the HTTP port may have.
-	MaxHTTPConns = 32
+	// MaxHTTPConns bounds the connections of the HTTP port, and MaxHTTPLocks the locks of a member
+	// that are requested over HTTP.
+	MaxHTTPConns, MaxHTTPLocks = 1024, 10_000
+	DefaultHTTPConns           = 32
+
+	defaultHTTPLocks, defaultHTTPLocksPerAddr, defaultHTTPLocksPerUser = 100, 50, 50
 
 	// Unlimited turns Client.MaxCnxnsPerAddr and Client.MaxCnxns off, and of Limits Nodes,
 	// DataBytes, Sessions, SessionsPerAddr, MultiReadOps and MultiReadBytes.
@@ -138,6 +142,10 @@ type HTTP struct {
 	ViewerDigest string
 
 	Conns, ConnsPerAddr int           // admin.maxCnxns, admin.maxCnxnsPerAddress
+	NoLocks             bool          // admin.locks=false
+	Locks               int           // admin.maxLocks
+	LocksPerAddr        int           // admin.maxLocksPerAddress
+	LocksPerUser        int           // admin.maxLocksPerUser
 	RequestTimeout      time.Duration // admin.requestTimeout
 	IdleTimeout         time.Duration // admin.idleTimeout
 	AdminBase           string        // admin.commandURL

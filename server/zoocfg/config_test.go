@@ -155,7 +155,7 @@ func TestDefaults(t *testing.T) {
 			Nodes: Unlimited, DataBytes: (4 << 30) / 5, Sessions: 131072, SessionsPerAddr: 1200,
 			ACLEntries: 1000, ACLBytes: 64 << 10, Cost: 30 * time.Millisecond, Ephemerals: 15_000},
 		Auth:    Auth{DigestAlgorithm: "SHA1"},
-		HTTP:    HTTP{Conns: MaxHTTPConns, ConnsPerAddr: 8, RequestTimeout: 2 * time.Second, IdleTimeout: 30 * time.Second, AdminBase: "/commands", SnapshotInterval: 5 * time.Minute},
+		HTTP:    HTTP{Conns: 32, ConnsPerAddr: 8, Locks: 100, LocksPerAddr: 50, LocksPerUser: 50, RequestTimeout: 2 * time.Second, IdleTimeout: 30 * time.Second, AdminBase: "/commands", SnapshotInterval: 5 * time.Minute},
 		Console: Console{IndexBytes: 4 << 30 / 24, HistoryBytes: 8 << 20, Watchers: 16},
 		Audit:   Audit{FileBytes: 10 << 20, Files: 10, QueueBytes: 16 << 20},
 		TLS:     TLS{MaxHandshakes: 250, DetectTimeout: 5 * time.Second, PeerDetectTimeout: 5 * time.Second},

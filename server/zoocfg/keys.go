@@ -416,7 +416,8 @@ var usedKeys = map[string]keyDef{
 		l.httpOn, l.httpOff = on, ok && !on
 	}}, def: "(true if admin.serverPort is set)", effect: "Whether the HTTP port is open, which has the commands of " +
 		"ZooKeeper's AdminServer (docs/admin.md) and the console (docs/api.md), and answers GET /fence, /members, " +
-		"/live, /ready and /stoppable, and POST /leader. In ZooKeeper it is open by default."},
+		"/live, /ready and /stoppable, POST /leader, and requests for locks (docs/http-locks.md). In ZooKeeper it is " +
+		"open by default."},
 	"admin.serverPort": {property: true, value: integer(1, math.MaxUint16, defaultHTTPPort,
 		func(l *loader) *int { return &l.http.port }),
 		effect: "The TCP port for HTTP. Setting it opens the port, unless admin.enableServer=false."},
@@ -472,10 +473,23 @@ var usedKeys = map[string]keyDef{
 			}
 		}}, def: "(none)", effect: "A login for monitors and for people who may look: Authorization: digest " +
 		"user:password. ACLs hold for it. 'lockkeeper digest USER' makes one from a password."},
-	"admin.maxCnxns": {own: true, value: integer(1, MaxHTTPConns, MaxHTTPConns,
+	"admin.maxCnxns": {own: true, value: integer(1, MaxHTTPConns, DefaultHTTPConns,
 		func(l *loader) *int { return &l.cfg.HTTP.Conns }), unit: "connections",
 		effect: "How many connections the HTTP port has at a time. One more takes the place of the oldest that is " +
-			"not being served, or is closed."},
+			"not being served, or is closed. At most half of them wait for locks or hold some (docs/http-locks.md)."},
+	"admin.maxLocks": {own: true, value: integer(1, MaxHTTPLocks, defaultHTTPLocks,
+		func(l *loader) *int { return &l.cfg.HTTP.Locks }), unit: "locks",
+		effect: "How many locks this member takes for requests over HTTP at a time, held and awaited together " +
+			"(docs/http-locks.md). A request for one more is answered with status 429."},
+	"admin.locks": {own: true, value: booleanNot(func(l *loader) *bool { return &l.cfg.HTTP.NoLocks }), def: "true",
+		effect: "Whether the HTTP port, if it is open, takes and releases locks: PUT, POST and DELETE of " +
+			"/v1/locks/PATH (docs/http-locks.md)."},
+	"admin.maxLocksPerAddress": {own: true, value: integer(1, MaxHTTPLocks, defaultHTTPLocksPerAddr,
+		func(l *loader) *int { return &l.cfg.HTTP.LocksPerAddr }), unit: "locks",
+		effect: "As admin.maxLocks, for one address; for IPv6, of a network of 64 bits."},
+	"admin.maxLocksPerUser": {own: true, value: integer(1, MaxHTTPLocks, defaultHTTPLocksPerUser,
+		func(l *loader) *int { return &l.cfg.HTTP.LocksPerUser }), unit: "locks",
+		effect: "As admin.maxLocks, for one identity: a certificate, or a user and password."},
 	"admin.maxCnxnsPerAddress": {own: true,
 		value:  integer(1, MaxHTTPConns, 8, func(l *loader) *int { return &l.cfg.HTTP.ConnsPerAddr }),
 		unit:   "connections",

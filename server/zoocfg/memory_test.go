@@ -29,6 +29,7 @@ func bounds(c *Config) (clients, peers int64) {
 		l.Sessions * sessionRow,
 		l.SessionsPerAddr * l.IdentityBytes,
 		c.Console.IndexBytes,
+		c.HTTP.Locks * ConnBytes, 3 << 20, // locks over HTTP, of which one at a time lists
 		listings * (2*l.Response + max(l.WatchBytes/400*watchRow, l.DataBytes/nodeBytes*nodeRow)),
 	} {
 		clients += int64(n)

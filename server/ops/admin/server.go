@@ -59,7 +59,7 @@ func New(shared *ops.Shared) *Server {
 }
 
 // Register adds the commands to a mux: the base, and all paths below it.
-func (s *Server) Register(mux *http.ServeMux) {
+func (s *Server) Register(mux door.Mux) {
 	mux.Handle(s.base, s)
 	mux.Handle(s.base+"/", s)
 }

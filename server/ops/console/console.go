@@ -121,7 +121,7 @@ var live = map[string]bool{"cluster": true, "locks": true, "lock": true, "histor
 	"sessions": true, "session": true}
 
 // Register adds the console's handlers to mux.
-func (c *Console) Register(mux *http.ServeMux) {
+func (c *Console) Register(mux door.Mux) {
 	for name := range views {
 		mux.HandleFunc("GET /api/v1/"+name, func(w http.ResponseWriter, r *http.Request) { c.serveView(w, r, name) })
 	}

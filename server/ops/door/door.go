@@ -94,6 +94,12 @@ func (d *Door) Release(bytes int) {
 	d.cfg.Sessions.Memory().Add(-bytes)
 }
 
+// Mux is a http.ServeMux, or notes the addresses that are added to it.
+type Mux interface {
+	Handle(pattern string, h http.Handler)
+	HandleFunc(pattern string, h func(http.ResponseWriter, *http.Request))
+}
+
 // right is who may ask for something.
 type right int
 
@@ -109,6 +115,7 @@ func rightTo(r *http.Request, base string) right {
 	case isProbe(r), r.URL.Path == "/stoppable":
 		return rightOfAll
 	case path == "/metrics", path == "/members", path == "/leader", strings.HasPrefix(path, "/api/"),
+		strings.HasPrefix(path, "/v1/"),
 		path == base, strings.HasPrefix(path, base+"/"):
 		return rightOfReaders
 	}

@@ -330,6 +330,44 @@ func (c *conn) serve(probe bool) (alive, room bool) {
 	return true, true
 }
 
+// HangUp ends the connection of a request at once. The bytes that the client has not received are
+// dropped, so that it does not read them later.
+func HangUp(r *http.Request) {
+	c, ok := r.Context().Value(connKey{}).(*conn)
+	if !ok {
+		return
+	}
+	if tcp, ok := c.tcp(); ok {
+		_ = tcp.SetLinger(0)
+	}
+	_ = c.Conn.Close()
+}
+
+// KeepAlive has the system end the connection of a request when the client's machine has
+// acknowledged nothing for that time, whether or not there is anything to send.
+func KeepAlive(r *http.Request, within time.Duration) {
+	c, ok := r.Context().Value(connKey{}).(*conn)
+	if !ok {
+		return
+	}
+	if tcp, ok := c.tcp(); ok {
+		const probes = 3
+		_ = tcp.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: within / 2, Interval: within / (2 * probes),
+			Count: probes})
+		setUserTimeout(tcp, within)
+	}
+}
+
+// tcp is the connection below TLS; false in a simulation.
+func (c *conn) tcp() (*net.TCPConn, bool) {
+	nc := c.Conn
+	if over, ok := nc.(interface{ NetConn() net.Conn }); ok {
+		nc = over.NetConn()
+	}
+	tcp, ok := nc.(*net.TCPConn)
+	return tcp, ok
+}
+
 // connKey is the key of the connection in the context of a request.
 type connKey struct{}
 
