@@ -2,6 +2,7 @@ package ops
 
 import (
 	"context"
+	_ "embed" // of openapi.json
 	"net/http"
 	"strconv"
 	"time"
@@ -31,7 +32,15 @@ func (e *Endpoints) Register(mux door.Mux) {
 	mux.HandleFunc("GET /fence", e.serveFence)
 	mux.HandleFunc("GET /members", e.serveMembers)
 	mux.HandleFunc("POST /leader", e.serveLeader)
+	mux.HandleFunc("GET /api/v1/openapi.json", serveOpenAPI)
 }
+
+// openAPI describes all addresses of the HTTP port, also those of other packages, as OpenAPI.
+//
+//go:embed openapi.json
+var openAPI []byte
+
+func serveOpenAPI(w http.ResponseWriter, _ *http.Request) { door.SendJSON(w, http.StatusOK, openAPI) }
 
 // serveLive answers as long as the process does. A restart does not cure other faults.
 func serveLive(w http.ResponseWriter, _ *http.Request) {
