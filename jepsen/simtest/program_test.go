@@ -48,6 +48,9 @@ func startProgram(m *member, disk *simdisk.Disk, without ...int) (*program, erro
 		MaxMemory: 1 << 30, // not the memory of this machine
 	}
 	cfg.Client.Addr = m.clientAddr()
+	if shape.http {
+		cfg.HTTP.Addr = fmt.Sprintf("%s:%d", m.name, httpPort)
+	}
 	cfg.Sessions.TickTime = shape.tick
 	cfg.Data.SnapCount = shape.snapCount
 	cfg.Reap.ExtendedTypes, cfg.Reap.Interval = true, time.Second

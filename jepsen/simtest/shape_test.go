@@ -35,6 +35,8 @@ type shape struct {
 	secretFile string
 	// anyPeerAddr is peerAddressCheck=false.
 	anyPeerAddr bool
+	// http: members serve HTTP.
+	http bool
 	// rest is the ratio of the clients' pauses to a busy simulation's. The clients' operations cost
 	// the time of a simulation, but faults cause most findings: so most are not busy.
 	rest int
