@@ -28,6 +28,10 @@ type Contender struct {
 	Token int64 `json:"token"`
 	// Kind is the kind of the request: read, write or lease.
 	Kind Kind `json:"kind"`
+	// Priority is the priority that a contender of package recipes has asked for; see [Rank].
+	Priority int `json:"priority,omitempty"`
+	// Yielded: it has let a more urgent one go first, and came into the queue before Created.
+	Yielded bool `json:"yielded,omitempty"`
 	// Held: the lock is its. Otherwise it waits, unless MayHold.
 	Held bool `json:"held"`
 	// MayHold: it is not the first in the queue, but its library does not wait for
@@ -65,9 +69,11 @@ type Contender struct {
 func New(dir, name string, owner int64, created time.Time, czxid int64, data []byte) Contender {
 	info := ParseInfo(data)
 	layout, kind := layoutOf(name)
+	rank, _ := RankOf(name)
+	number, _ := Sequence(name)
 	return Contender{
 		Path: dir, Node: name, Session: owner, Created: created, Queued: created, Token: czxid,
-		Kind: kind, Layout: layout, Library: Library(name, info != nil), Info: info, Data: data,
+		Priority: rank.Priority, Yielded: rank.Number != number, Kind: kind, Layout: layout, Library: Library(name, info != nil), Info: info, Data: data,
 	}
 }
 
