@@ -22,8 +22,8 @@ const MaxLockDelay = time.Minute
 // contender at the front, in a transaction that checks that its own node is still there.
 type delay struct {
 	node  *node
-	reads bool      // readers leave no note
-	doing *progress // of the place
+	place *place
+	reads bool // readers leave no note
 	time  time.Duration
 	path  string    // of the note
 	ours  bool      // the note is about our node
@@ -42,16 +42,16 @@ type holderNote struct {
 
 const delayName = "_lockdelay_"
 
-// newDelay is the delay d of a contender with node n; nil if d is 0.
-func newDelay(n *node, kind Kind, doing *progress, d time.Duration) (*delay, error) {
+// newDelay is the delay d of a contender; nil if d is 0.
+func newDelay(p *place, d time.Duration) (*delay, error) {
 	if d < 0 || d > MaxLockDelay {
 		return nil, fmt.Errorf("lock delay %v: not between 0 and %v", d, MaxLockDelay)
 	}
 	if d == 0 {
 		return nil, nil
 	}
-	dir, name := split(n.dir)
-	return &delay{node: n, reads: kind == KindRead, doing: doing, time: d, path: dir + "/" + delayName + name}, nil
+	dir, name := split(p.node.dir)
+	return &delay{node: p.node, place: p, reads: p.kind == KindRead, time: d, path: dir + "/" + delayName + name}, nil
 }
 
 // sitOut is called at the front of the queue. It waits until the delay of a holder that has
@@ -126,7 +126,8 @@ func (d *delay) delayLeft(n *holderNote, stat *zk.Stat) time.Duration {
 
 // idle waits at the front of the queue.
 func (d *delay) idle(ctx context.Context, left time.Duration) error {
-	d.doing.set("waiting for the lock delay of a holder that has vanished")
+	d.place.doing.set("waiting for the lock delay of a holder that has vanished")
+	d.place.report.delayed(ctx, d.place, left)
 	t := time.NewTimer(left)
 	defer t.Stop()
 	for {

@@ -44,6 +44,9 @@ type ElectionOptions struct {
 	// its LeaderLatch does.
 	Selector bool
 
+	// OnWait is called while a candidate waits: see [MutexOptions].OnWait.
+	OnWait func(Wait)
+
 	// ACL is for the nodes that are made. Nil stands for [Config].ACL.
 	ACL []zk.ACL
 }
@@ -72,7 +75,9 @@ func (e *Election) Campaign(ctx context.Context, data []byte) (*Leadership, erro
 	if e.opts.Selector {
 		name = selectorName
 	}
-	p := newPlace(e.s, e.path, name, KindWrite, MutexOptions{Data: data, ACL: e.opts.ACL})
+	// No candidate yields: whoever is first is the leader for all who look.
+	p := newPlace(e.s, e.path, name, KindWrite, MutexOptions{Data: data, ACL: e.opts.ACL, Yields: -1})
+	p.report = newWaitReport(e.path, e.opts.OnWait)
 	g, err := acquire(ctx, p, e.path, true)
 	if err != nil {
 		return nil, fmt.Errorf("recipes: campaign %s: %w", e.path, err)

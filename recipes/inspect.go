@@ -1,6 +1,7 @@
 package recipes
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,6 +47,253 @@ func (s *Session) Contenders(ctx context.Context, path string) ([]Contender, err
 func (s *Session) Holders(ctx context.Context, path string) ([]Contender, error) {
 	cs, err := s.Contenders(ctx, path)
 	return slices.DeleteFunc(cs, func(c Contender) bool { return !c.Held && !c.MayHold }), err
+}
+
+// Wait is the situation of a Lock that waits, see [MutexOptions].OnWait. It is made of the queue as
+// the Lock reads it in any case, and of the nodes in front that are named here.
+type Wait struct {
+	// Path is the path of the lock, Node the path of the node that waits.
+	Path, Node string
+	// Began is when the Lock began, by the clock of this process.
+	Began time.Time
+	// Ahead is the number of contenders that have to be gone before it is our turn: holders,
+	// and those that wait in front. Readers count for a reader, too.
+	Ahead int
+	// Holders hold the lock, as far as the names of their nodes tell; the first [WaitHolders] of
+	// them. Since when they have held it, the queue does not tell: from Created on, or later.
+	Holders []Contender
+	// Next is the contender whose end is waited for: the one next before. It may be one of the
+	// Holders. Nil when it may be any of them, as of a semaphore's leases.
+	Next *Contender
+	// Delay is the rest of the lock delay of a holder that has vanished; 0 if there is none.
+	Delay time.Duration
+	// Yielded is how often this Lock has let more urgent ones go first.
+	Yielded int
+}
+
+// WaitHolders is the number of Holders that a Wait names, at most.
+const WaitHolders = 8
+
+// Time between two calls of OnWait without a change: it doubles from one to the next.
+const (
+	firstWaitPause = 10 * time.Second
+	lastWaitPause  = 10 * time.Minute
+)
+
+// waitReport calls OnWait for a place. One goroutine at a time works on it. Its methods may be
+// called on nil, and do nothing then.
+type waitReport struct {
+	path  string // of the lock
+	call  func(Wait)
+	began time.Time
+	next  *string // the node that was next before ours at the last call; nil: none yet
+	pause time.Duration
+	at    time.Time // of the next call
+}
+
+func newWaitReport(path string, call func(Wait)) *waitReport {
+	if call == nil {
+		return nil
+	}
+	return &waitReport{path: path, call: call, began: time.Now()}
+}
+
+// due returns a channel that fires when there has been no call for long enough.
+func (r *waitReport) due() <-chan time.Time {
+	if r == nil {
+		return nil
+	}
+	return time.After(time.Until(r.at))
+}
+
+// isNews reports whether there is to be a call, as another node is next before ours, or it is due.
+func (r *waitReport) isNews(next string) bool {
+	if r == nil || r.next != nil && *r.next == next && time.Now().Before(r.at) {
+		return false
+	}
+	r.at = time.Now().Add(firstWaitPause) // in case that the call is not made
+	return true
+}
+
+// tell calls OnWait, unless the caller has gone.
+func (r *waitReport) tell(ctx context.Context, p *place, next string, w Wait) {
+	if ctx.Err() != nil {
+		return
+	}
+	if r.next == nil || *r.next != next {
+		r.next, r.pause = &next, firstWaitPause
+	}
+	w.Path, w.Node, w.Began, w.Yielded = r.path, p.node.path, r.began, p.yielded
+	if p.node.fixed != nil {
+		w.Node = p.node.fixed.path
+	}
+	r.call(w)
+	r.at = time.Now().Add(r.pause)
+	r.pause = min(2*r.pause, lastWaitPause)
+}
+
+// queued tells of a place that waits for the node front of its queue, which v shows. names are
+// those of the queue; nil: they have to be read.
+func (r *waitReport) queued(ctx context.Context, p *place, front string, v view, names []string) {
+	if !r.isNews(front) {
+		return
+	}
+	w, err := r.queue(p, front, v, names)
+	if err == nil { // else the wait itself meets it, too
+		r.tell(ctx, p, front, w)
+	}
+}
+
+func (r *waitReport) queue(p *place, front string, v view, names []string) (w Wait, err error) {
+	conn, dir := p.s.link.conn, p.node.dir
+	if names == nil {
+		if names, _, err = conn.Children(dir); err != nil {
+			return w, err
+		}
+	}
+	ahead := aheadOf(p.node.name(), names, p.passed)
+	next := dir + "/" + front // a semaphore's lease may be below it
+	look := []string{next}
+	if dir != r.path { // the gate of a semaphore
+		leases := r.path + "/" + locknode.CuratorLeases
+		names, _, err := conn.Children(leases)
+		if err != nil && !errors.Is(err, zk.ErrNoNode) {
+			return w, err
+		}
+		look = append(look, r.first(leases, names)...)
+		if len(ahead) > 0 { // the last lease may be its
+			look = append(look, dir+"/"+ahead[0])
+		}
+		w.Ahead = len(names)
+	} else if len(ahead) > 0 {
+		look = append(look, r.first(dir, frontOf(ahead))...)
+	}
+	if w.Ahead += len(ahead); w.Ahead == 0 {
+		w.Ahead = 1 // the lease
+	}
+	return r.judge(p, w, look, v)
+}
+
+// aheadOf lists the nodes of a queue in front of own, the first one first, but for passed ones.
+func aheadOf(own string, names []string, passed map[string]bool) (ahead []string) {
+	place, _ := locknode.Sequence(own)
+	for _, name := range names {
+		if n, ok := locknode.Sequence(name); ok && name != own && n <= place && !passed[name] {
+			ahead = append(ahead, name)
+		}
+	}
+	inOrder(ahead)
+	return ahead
+}
+
+// inOrder sorts the nodes of a queue.
+func inOrder(names []string) {
+	numbers := make(map[string]int64, len(names))
+	for _, name := range names {
+		numbers[name], _ = locknode.Sequence(name)
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		return cmp.Or(cmp.Compare(numbers[a], numbers[b]), strings.Compare(a, b))
+	})
+}
+
+// frontOf returns the nodes at the front of a queue that may hold the lock, and the first one that
+// waits for them.
+func frontOf(ahead []string) []string {
+	end := slices.IndexFunc(ahead, func(name string) bool { return locknode.KindOf(name) != KindRead })
+	if end < 0 {
+		return ahead
+	}
+	return ahead[:end+1]
+}
+
+// first returns the paths of the first nodes, and of the last one.
+func (r *waitReport) first(dir string, names []string) (paths []string) {
+	inOrder(names)
+	for i, name := range names {
+		if i < WaitHolders || i == len(names)-1 {
+			paths = append(paths, dir+"/"+name)
+		}
+	}
+	return paths
+}
+
+// judge reads the nodes at the paths but for the first, which v shows and which is the next before
+// the place, and finds out who of them holds the lock.
+func (r *waitReport) judge(p *place, w Wait, paths []string, v view) (Wait, error) {
+	var all []Contender
+	slices.Sort(paths[1:])
+	for _, path := range slices.Compact(paths[1:]) {
+		if path == paths[0] {
+			continue
+		}
+		dir, name := split(path)
+		c, err := (inspector{s: p.s}).node(dir, name)
+		if err != nil {
+			return w, err
+		}
+		if c.Session != 0 {
+			all = append(all, c)
+		}
+	}
+	next := seen(paths[0], v)
+	all = append(all, next)
+	judged := locknode.Resolve(locknode.Sorted(r.path, all))
+	w.Ahead -= len(all) - len(judged) // one has a lease and a place in the queue
+	for i := range judged {
+		c := &judged[i]
+		if (c.Held || c.MayHold) && len(w.Holders) < WaitHolders {
+			w.Holders = append(w.Holders, *c)
+		}
+		// Its lease stands for one that has a lease and a place in the queue.
+		if c.Node == next.Node || w.Next == nil && !c.Held && c.Session == next.Session {
+			w.Next = c
+		}
+	}
+	return w, nil
+}
+
+// seen is the contender of a node that a view shows.
+func seen(path string, v view) Contender {
+	dir, name := split(path)
+	return locknode.New(dir, name, v.stat.EphemeralOwner, time.UnixMilli(v.stat.Ctime), v.stat.Czxid, v.data)
+}
+
+// leased tells of a place at the front of a semaphore's gate, given the leases.
+func (r *waitReport) leased(ctx context.Context, p *place, names []string) {
+	if !r.isNews("") {
+		return
+	}
+	names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == p.node.name() })
+	w := Wait{Ahead: len(names)}
+	inOrder(names)
+	for _, name := range names[:min(len(names), WaitHolders)] {
+		c, err := (inspector{s: p.s}).node(p.node.dir, name)
+		if err != nil {
+			return
+		}
+		if c.Session != 0 {
+			c.Held = true
+			w.Holders = append(w.Holders, c)
+		}
+	}
+	r.tell(ctx, p, "", w)
+}
+
+// plain tells of a place that waits for a lock that is one node, which v shows.
+func (r *waitReport) plain(ctx context.Context, p *place, v view) {
+	if !r.isNews(fmt.Sprint(v.stat.Czxid)) {
+		return
+	}
+	one := locknode.Plain(seen(p.node.fixed.path, v))
+	r.tell(ctx, p, fmt.Sprint(v.stat.Czxid), Wait{Ahead: 1, Holders: []Contender{one}, Next: &one})
+}
+
+// delayed tells of a place that is first, and waits for the delay of a holder that has vanished.
+func (r *waitReport) delayed(ctx context.Context, p *place, left time.Duration) {
+	if r.isNews("") {
+		r.tell(ctx, p, "", Wait{Delay: left})
+	}
 }
 
 // inspector reads queues.

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -77,6 +78,57 @@ func TestLiveLibraries(t *testing.T) {
 			t.Errorf("%d rounds, want %d", a.rounds, 4*rounds)
 		}
 		awaitChildren(t, ctx, s, path, 0)
+	})
+}
+
+// TestLivePriorities: contenders of this package with three priorities, which yield to each other,
+// beside Curator and a kazoo that is told Curator's names, which know nothing of priorities. One
+// holds at a time, and tokens rise from holder to holder.
+func TestLivePriorities(t *testing.T) {
+	eachServer(t, func(t *testing.T, addr string) {
+		ctx, path := limit(t, 2*time.Minute), livePath(t)
+		const rounds = 10
+		a := &arena{t: t}
+		others := []*contender{
+			startCurator(t, addr, path, rounds, "mutex"),
+			startKazoo(t, addr, path, rounds, "curator", "mutex"),
+		}
+		var wg sync.WaitGroup
+		for _, c := range others {
+			c.say("go")
+			wg.Go(func() { a.follow(c) })
+		}
+		var yielded atomic.Int64
+		for i := range 6 {
+			name, s := fmt.Sprint("recipes ", i), live(t, addr, liveTimeout)
+			wg.Go(func() {
+				for range rounds {
+					yields := 0
+					g, err := NewMutex(s, path, MutexOptions{
+						Priority: i%3 - 1, OnWait: func(w Wait) { yields = w.Yielded },
+					}).Lock(ctx)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					yielded.Add(int64(yields))
+					a.enter(name, g.Token())
+					a.leave(name)
+					if err := g.Unlock(ctx); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		if a.rounds != 8*rounds {
+			t.Errorf("%d rounds, want %d", a.rounds, 8*rounds)
+		}
+		if yielded.Load() == 0 {
+			t.Error("nobody has yielded")
+		}
+		t.Logf("%d yields in %d rounds", yielded.Load(), a.rounds)
+		awaitChildren(t, ctx, live(t, addr, liveTimeout), path, 0)
 	})
 }
 

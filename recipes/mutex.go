@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"lockkeeper/locknode"
 )
 
 // Mutex is a fair lock on a path: contenders get it in the order in which the cluster has put their
@@ -32,6 +34,31 @@ type MutexOptions struct {
 	// Data is stored in the lock's node instead of the Info, if it is not nil.
 	Data []byte
 
+	// Priority says how urgent it is: of contenders that wait, one with a larger number goes first.
+	// 0 is the priority of most, and of the contenders of other libraries; it is within
+	// -MaxLockPriority and MaxLockPriority. (The items of a [Queue] count the other way round, as
+	// kazoo's.)
+	//
+	// The lock itself is granted in the order of the queue, as ever. A contender that gets to the
+	// front, and finds a more urgent one behind it, yields: it moves to the end of the queue. So a
+	// Curator or kazoo contender is overtaken by nobody; one of negative priority lets it go first.
+	// Who holds the lock keeps it. Among contenders of one priority, those that came first and have
+	// yielded go first. docs/guarantees.md has the bounds and the limits. TryLock does not yield.
+	//
+	// A MultiMutex and a MajorityMutex have the priorities of their parts. An Election has none.
+	Priority int
+
+	// Yields is how often this contender yields at most, during one Lock; then it keeps its place.
+	// It is the bound on starvation: with each yield others go first, those that are in the queue
+	// then. 0 stands for DefaultYields; with a negative number it never yields.
+	Yields int
+
+	// OnWait, if it is not nil, is called with the situation of a Lock that waits: when it begins to
+	// wait, when the contender next before it has gone and there is another, and beyond that after
+	// 10 s, 20 s, 40 s and so on, every 10 minutes at last. It has to return soon: the Lock goes on
+	// when it has. It costs one or two reads for each call.
+	OnWait func(Wait)
+
 	// ACL is for the nodes that are made: the lock's, and the missing ones of the path. Without
 	// CREATE and DELETE on the path nobody can lock. Nil stands for [Config].ACL.
 	ACL []zk.ACL
@@ -53,6 +80,20 @@ type MutexOptions struct {
 	// applies. Readers of an RWMutex respect it, and leave no note, as theirs is no loss to
 	// anybody.
 	LockDelay time.Duration
+}
+
+// MaxLockPriority is the largest Priority of a lock; the smallest is -MaxLockPriority.
+const MaxLockPriority = locknode.MaxPriority
+
+// DefaultYields is how often a contender yields to more urgent ones at most, by default.
+const DefaultYields = 10
+
+// check looks for faults.
+func (o *MutexOptions) check() error {
+	if o.Priority < -MaxLockPriority || o.Priority > MaxLockPriority {
+		return fmt.Errorf("priority %d is not within %d and %d", o.Priority, -MaxLockPriority, MaxLockPriority)
+	}
+	return nil
 }
 
 // NewMutex returns the lock on a path. The nodes of the path are made when they are needed, as
@@ -111,8 +152,8 @@ type SimpleMutex struct {
 	opts MutexOptions
 }
 
-// NewSimpleMutex returns the lock with the node path. Of the options, Data and LockDelay do not
-// apply: the node's data are the [Info], which tell the contenders of one session apart.
+// NewSimpleMutex returns the lock with the node path. Of the options, Data, LockDelay and Priority do
+// not apply: the node's data are the [Info], which tell the contenders of one session apart.
 func NewSimpleMutex(s *Session, path string, opts MutexOptions) *SimpleMutex {
 	return &SimpleMutex{s: s, path: path, opts: opts}
 }
@@ -133,6 +174,7 @@ func (m *SimpleMutex) acquire(ctx context.Context, wait bool) (*Grant, error) {
 	p.node.data = encodeInfo(info)
 	p.node.dir, _ = split(m.path)
 	p.node.fixed = &fixed{path: m.path, mark: info.ID}
+	p.report = newWaitReport(m.path, m.opts.OnWait)
 	g, err := acquire(ctx, p, m.path, wait)
 	if err != nil {
 		return nil, fmt.Errorf("recipes: lock %s: %w", m.path, err)

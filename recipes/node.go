@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -60,6 +61,19 @@ type fixed struct {
 func (n *node) name() string {
 	_, name := split(n.path)
 	return name
+}
+
+// number returns the sequence number of a numbered node. The error is ErrExhausted if there are no
+// more.
+func (n *node) number() (int64, error) {
+	number, ok := locknode.Sequence(n.name())
+	switch {
+	case !ok:
+		return 0, fmt.Errorf("server made a node without a sequence number: %s", n.path)
+	case number >= locknode.MaxSequence:
+		return 0, ErrExhausted
+	}
+	return number, nil
 }
 
 // create makes the node, once, or takes up the one of the previous process. The outcome of a lost
@@ -222,6 +236,45 @@ func (n *node) settle(ctx context.Context, attempt int) error {
 	}
 }
 
+// moveBack replaces the node by another one at the end of the queue, called prefix, in one
+// transaction. It reports false if the node is in its place yet.
+//
+// Both names have the same UUID. So a node that is found with it is ours, and it is one of the two.
+func (n *node) moveBack(ctx context.Context, prefix string) (done bool, err error) {
+	old, sent := n.path, time.Now()
+	n.prefix, n.owned = prefix, false
+	results, err := n.link.conn.Multi(&zk.DeleteRequest{Path: old, Version: -1}, &zk.CreateRequest{
+		Path: n.dir + "/" + prefix, Data: n.data, Acl: n.acl, Flags: zk.FlagEphemeralSequential})
+	switch fateOf(err) {
+	case fateDone:
+		n.path = results[1].String
+		n.lease.prove(sent)
+	case fateRefused:
+		n.owned = true
+		if len(results) > 0 && errors.Is(results[0].Error, zk.ErrNoNode) {
+			return false, n.gone(zk.ErrNoNode)
+		}
+		return false, err
+	default:
+		n.path, n.doubt = "", true
+		if fateOf(err) == fateStrange {
+			return false, err
+		}
+		if err := n.settle(ctx, 1); err != nil {
+			return false, err
+		}
+		if n.path == "" {
+			return false, n.gone(zk.ErrNoNode)
+		}
+	}
+	if n.path == old {
+		n.owned = true
+		return false, nil
+	}
+	n.made = time.Time{}
+	return true, n.watchOwn(ctx)
+}
+
 // find lists the nodes that are ours. A node that it does not find does not exist, and will not
 // come to exist unless we make another create.
 func (n *node) find() ([]string, error) {
@@ -240,7 +293,7 @@ func (n *node) find() ([]string, error) {
 	}
 	var paths []string
 	for _, name := range names {
-		if strings.HasPrefix(name, n.prefix) {
+		if strings.HasPrefix(name, protectedPart(n.prefix)) {
 			paths = append(paths, n.dir+"/"+name)
 		}
 	}

@@ -1,6 +1,7 @@
 package recipes
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,7 +35,12 @@ type place struct {
 	// later.
 	passed map[string]bool
 
-	doing *progress // shared with the gate
+	rank    locknode.Rank // its Number is known when the node is made
+	yields  int           // how often it may yet yield
+	yielded int           // how often it has
+
+	doing  *progress   // shared with the gate
+	report *waitReport // shared with the gate; nil: nobody listens
 }
 
 // progress is the present step of a place, for error messages; the caller of an acquire that ends
@@ -50,11 +56,12 @@ func (p *progress) String() string { return *p.text.Load() }
 
 // newPlace is a place in the queue of dir, for a node called base.
 func newPlace(s *Session, dir, base string, kind Kind, o MutexOptions) *place {
-	n := &node{link: s.link, dir: dir, prefix: protect(base), data: o.Data, acl: s.aclOr(o.ACL)}
+	rank := locknode.Rank{Priority: o.Priority}
+	n := &node{link: s.link, dir: dir, prefix: protect(rank.First() + base), data: o.Data, acl: s.aclOr(o.ACL)}
 	if n.data == nil {
 		n.data = encodeInfo(newInfo(o.Note))
 	}
-	p := &place{s: s, node: n, kind: kind, doing: new(progress)}
+	p := &place{s: s, node: n, kind: kind, rank: rank, yields: cmp.Or(o.Yields, DefaultYields), doing: new(progress)}
 	p.doing.set("starting")
 	return p
 }
@@ -63,9 +70,12 @@ func newPlace(s *Session, dir, base string, kind Kind, o MutexOptions) *place {
 func acquireQueued(ctx context.Context, s *Session, path, base string, kind Kind, o MutexOptions, wait bool,
 ) (*Grant, error) {
 	p := newPlace(s, path, base, kind, o)
-	var g *Grant
-	var err error
-	if p.delay, err = newDelay(p.node, kind, p.doing, o.LockDelay); err == nil {
+	p.report = newWaitReport(path, o.OnWait)
+	g, err := (*Grant)(nil), o.check()
+	if err == nil {
+		p.delay, err = newDelay(p, o.LockDelay)
+	}
+	if err == nil {
 		g, err = acquire(ctx, p, path, wait)
 	}
 	if err != nil {
@@ -129,23 +139,27 @@ func (p *place) contend(ctx context.Context, path string, wait bool) (*Grant, er
 	if err := p.resumeLease(ctx); err != nil {
 		return nil, err
 	}
-	if gate := p.gate; gate != nil {
-		if err := gate.enter(ctx, wait); err != nil {
+	if p.gate != nil {
+		if err := p.gate.enter(ctx, wait); err != nil {
 			return nil, err
 		}
-		err := gate.await(ctx, wait)
-		gate.want(false)
-		if err != nil {
-			return nil, err
-		}
-		p.node.lease = gate.node.lease
-	}
-	if err := p.enter(ctx, wait); err != nil {
-		return nil, err
 	}
 	defer p.want(false)
-	if err := p.awaitTurn(ctx, wait); err != nil {
-		return nil, err
+	for {
+		err := p.come(ctx, wait)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, errYields) {
+			return nil, err
+		}
+		// The gate is to yield, and there may be nothing of ours behind it then.
+		p.want(false)
+		if err := p.node.leave(p.node.remove); err != nil && !errors.Is(err, ErrDeleted) {
+			return nil, err
+		}
+		n := p.node
+		p.node = &node{link: n.link, dir: n.dir, prefix: protect(locknode.Layout(n.name())), data: n.data, acl: n.acl}
 	}
 	if p.gate != nil {
 		// Before we return: a TryLock that comes after shall not trip over it.
@@ -211,6 +225,26 @@ func (p *place) connect(ctx context.Context) error {
 	return err
 }
 
+// come waits until it is the turn of the gate, if there is one, makes the node, and waits until it is
+// the place's turn. The error is errYields if the gate's turn is another's by then.
+func (p *place) come(ctx context.Context, wait bool) error {
+	if gate := p.gate; gate != nil {
+		err := gate.await(ctx, wait)
+		gate.want(false)
+		if err != nil {
+			return err
+		}
+		p.node.lease = gate.node.lease
+	}
+	if err := p.enter(ctx, wait); err != nil {
+		return err
+	}
+	return p.awaitTurn(ctx, wait)
+}
+
+// errYields: a place that waits behind its gate has to leave the gate to a more urgent one.
+var errYields = errors.New("yields")
+
 // enter makes the node and watches it.
 func (p *place) enter(ctx context.Context, wait bool) error {
 	if err := p.connect(ctx); err != nil {
@@ -229,10 +263,12 @@ func (p *place) enter(ctx context.Context, wait bool) error {
 	if p.node.fixed != nil {
 		return p.node.watchOwn(ctx)
 	}
-	if n, ok := locknode.Sequence(p.node.name()); !ok {
-		return fmt.Errorf("server made a node without a sequence number: %s", p.node.path)
-	} else if n >= locknode.MaxSequence {
-		return ErrExhausted
+	if _, err := p.node.number(); err != nil {
+		return err
+	}
+	// A node that was taken up from the previous process keeps its rank; a lock that was held, too.
+	if p.rank, _ = locknode.RankOf(p.node.name()); p.node.resumed {
+		p.yields = 0
 	}
 	// Both requests at once: an acquire takes as long as its round trips. The list may be older
 	// than the watch; await looks again when the watch fires, and watchOwn fails if the node has
@@ -270,10 +306,12 @@ func (p *place) awaitFree(ctx context.Context, wait bool) error {
 			return nil
 		}
 		attempt = 1
+		p.report.plain(ctx, p, v)
 		select {
 		case <-v.watch.fired:
 			return p.node.over()
 		case <-p.s.watches.recheck(v.watch, changed):
+		case <-p.report.due():
 		case <-changed:
 		case <-p.node.lease.ended:
 			return p.node.over()
@@ -309,13 +347,14 @@ func (p *place) await(ctx context.Context, wait bool) error {
 	waited, still := false, "" // still is the node in front, if that need not be found out again
 	for attempt := 1; ; {
 		changed := p.s.link.news()
-		front, err := still, error(nil)
-		if still = ""; front == "" {
+		now := look{front: still}
+		if still = ""; now.front == "" {
 			// A grant needs a fresh proof. There is one if the node was just created; after a wait
 			// it is fetched while the queue is read.
 			p.want(waited)
-			front, err = p.front()
+			now = p.front()
 		}
+		front, err := now.front, now.err
 		var v view
 		if err == nil && front != "" {
 			v, err = p.read(front, wait)
@@ -331,8 +370,14 @@ func (p *place) await(ctx context.Context, wait bool) error {
 			return ErrLocked // by another that we may not read
 		case err != nil:
 			return err
-		case front == "":
+		case front == "" && (now.better == "" || !wait):
 			return nil
+		case front == "":
+			attempt, waited = 1, true
+			if err := p.yield(ctx, now.better); err != nil {
+				return err
+			}
+			continue
 		case !v.exists:
 			continue // gone already
 		case !blocks(front, v.data, v.stat, p.node.name(), p.node.token, p.kind == KindRead):
@@ -344,9 +389,12 @@ func (p *place) await(ctx context.Context, wait bool) error {
 		attempt, waited = 1, true
 		p.want(false)
 		p.doing.set("waiting behind %s", front)
+		p.report.queued(ctx, p, front, v, now.names)
 		select {
 		case <-v.watch.fired:
 		case <-p.s.watches.recheck(v.watch, changed):
+			still = front
+		case <-p.report.due():
 			still = front
 		case ev := <-p.node.own:
 			if err := p.node.changed(ctx, ev); err != nil {
@@ -359,6 +407,28 @@ func (p *place) await(ctx context.Context, wait bool) error {
 			return ctx.Err()
 		}
 	}
+}
+
+// yield moves the node to the end of the queue, for the sake of the node better.
+//
+// To all others it looks as if our contender had given up, and another one had come. So nothing
+// changes for them: the lock is granted in the order of the queue, and tokens grow in it.
+func (p *place) yield(ctx context.Context, better string) error {
+	p.want(false)
+	p.doing.set("letting %s go first", better)
+	done, err := p.node.moveBack(ctx, protectedPart(p.node.name())+p.rank.Yielded()+locknode.Layout(p.node.name()))
+	switch {
+	case done:
+		p.yields--
+		p.yielded++
+		if err == nil {
+			_, err = p.node.number()
+		}
+	case fateOf(err) == fateRefused && p.node.over() == nil:
+		p.s.link.log.Warn("lock node cannot move to the end of the queue, it keeps its place", "path", p.node.path, "err", err)
+		p.yields, err = 0, nil
+	}
+	return err
 }
 
 // read reads a node of the queue, and watches it if we are to wait for it.
@@ -396,6 +466,8 @@ func (p *place) want(on bool) {
 type look struct {
 	front  string
 	leases []string // of semaphores on the same path, see leasesAt
+	better string   // if it is our turn, the node that we yield to; "" if there is none
+	names  []string // all nodes of the path, if somebody listens; nil: not known
 	err    error
 }
 
@@ -411,11 +483,18 @@ func (p *place) look() look {
 	}
 	p.s.warned.ofStrangers(p.s.link.log, n.dir, names)
 	leases, err := leasesAt(p.s.link.conn, n.dir, names)
-	return look{front: front, leases: leases, err: err}
+	l := look{front: front, leases: leases, err: err}
+	if front == "" && p.yields > 0 {
+		l.better = locknode.YieldsTo(names, n.name())
+	}
+	if p.report != nil {
+		l.names = names
+	}
+	return l
 }
 
 // front looks at the queue. The first look has been under way since enter.
-func (p *place) front() (string, error) {
+func (p *place) front() look {
 	var l look
 	if p.first != nil {
 		l = <-p.first
@@ -423,10 +502,10 @@ func (p *place) front() (string, error) {
 	} else {
 		l = p.look()
 	}
-	if l.err != nil || l.front != "" {
-		return l.front, l.err
+	if l.err == nil && l.front == "" {
+		l.front, l.err = p.earlier(p.node.dir, l.leases)
 	}
-	return p.earlier(p.node.dir, l.leases)
+	return l
 }
 
 // earlier returns the first of dir's children called names that was made before our node and is

@@ -140,6 +140,7 @@ type court struct {
 	order     bool          // tokens rise
 	delay     time.Duration // how long after a holder has vanished the next one comes, at least
 	downgrade bool          // writers become readers
+	front     bool          // no node is in front of a holder's
 
 	mu   sync.Mutex
 	held []testGrant
@@ -172,12 +173,25 @@ func (c *court) enter(g testGrant) {
 	}
 	c.top = max(c.top, g.Token())
 	defer c.p.lock()()
+	c.lookInFrontLocked(g)
 	for _, node := range c.were {
 		if at, ok := c.p.vanished[node]; ok && time.Since(at) < c.delay {
 			c.p.fault("%s granted %v after %s has vanished", g.Node(), time.Since(at), node)
 		}
 	}
 	c.were = append(c.were, g.Node())
+}
+
+// lookInFrontLocked looks for nodes in front of the grant's, which nobody may overtake. The model's
+// mutex is held.
+func (c *court) lookInFrontLocked(g testGrant) {
+	if n := c.p.truth.nodes[g.Node()]; !c.front || n == nil || n.czxid != g.Token() {
+		return
+	}
+	_, name := split(g.Node())
+	if front, _ := locknode.Predecessor(c.p.truth.children(testPath), name, false, nil); front != "" {
+		c.p.fault("%s granted while %s is in front", g.Node(), front)
+	}
 }
 
 func nodes(grants []testGrant) (list []string) {
@@ -282,6 +296,9 @@ var drills = []drill{
 	lockDrill("election", 1, true, nil, func(_ *rand.Rand, s *Session) testLocker {
 		return candidate{NewElection(s, testPath, ElectionOptions{})}
 	}),
+	{name: "priority", start: playPriority},
+	{name: "priority-rwmutex", start: playPriorityShared(true)},
+	{name: "priority-semaphore", start: playPriorityShared(false)},
 	{name: "majority", start: playMajority},
 	{name: "doublebarrier", start: playDoubleBarrier, stays: func(path string) bool { return path == testPath+"/ready" }},
 	{name: "barrier", start: playBarrier, stays: func(string) bool { return true }},

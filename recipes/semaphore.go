@@ -102,9 +102,16 @@ func (m *Semaphore) acquire(ctx context.Context, wait bool) (*Grant, error) {
 	if m.opts.Leases < 1 && m.opts.CountPath == "" {
 		return nil, fmt.Errorf("recipes: semaphore %s: %d leases", m.path, m.opts.Leases)
 	}
-	p := newPlace(m.s, m.path+"/"+locknode.CuratorLeases, leaseName, KindLease, m.opts.MutexOptions)
+	if err := m.opts.check(); err != nil {
+		return nil, fmt.Errorf("recipes: semaphore %s: %w", m.path, err)
+	}
+	// A lease has no priority: its place in the queue does not matter.
+	p := newPlace(m.s, m.path+"/"+locknode.CuratorLeases, leaseName, KindLease,
+		MutexOptions{Note: m.opts.Note, Data: m.opts.Data, ACL: m.opts.ACL})
 	p.gate = newPlace(m.s, m.path+"/"+locknode.CuratorLocks, lockName, KindWrite, m.opts.MutexOptions)
 	p.gate.doing = p.doing
+	p.report = newWaitReport(m.path, m.opts.OnWait)
+	p.gate.report = p.report
 	p.turn = func(ctx context.Context, wait bool) error { return m.awaitLease(ctx, p, wait) }
 	g, err := acquire(ctx, p, m.path, wait)
 	if err != nil {
@@ -118,10 +125,14 @@ func (m *Semaphore) acquire(ctx context.Context, wait bool) (*Grant, error) {
 // lease too, it has had it since before we came. That we count all of them, also those behind ours,
 // is for when the gate was tampered with, or the number shrinks: better none than one too many.
 func (m *Semaphore) awaitLease(ctx context.Context, p *place, wait bool) error {
+	waited := false
 	for attempt := 1; ; {
 		changed := p.s.link.news()
 		p.want(true)
 		look, err := m.count(p)
+		if err == nil && look.free && waited && p.gate.yields > 0 {
+			err = p.gate.stillFirst()
+		}
 		switch {
 		case fateOf(err) == fateUnknown:
 			if err := p.s.link.pause(ctx, attempt); err != nil {
@@ -136,13 +147,24 @@ func (m *Semaphore) awaitLease(ctx context.Context, p *place, wait bool) error {
 		case !wait:
 			return ErrLocked
 		}
-		attempt = 1
+		attempt, waited = 1, true
 		p.want(false)
 		p.doing.set("waiting for one of the leases")
+		p.report.leased(ctx, p, look.names)
 		if err := p.awaitEither(ctx, look, changed); err != nil {
 			return err
 		}
 	}
+}
+
+// stillFirst returns errYields if a more urgent one has come to the gate while the place waited
+// behind it.
+func (p *place) stillFirst() error {
+	l := p.look()
+	if l.err == nil && l.better != "" {
+		return errYields
+	}
+	return l.err
 }
 
 // leaseLook is a look at the leases and their number.
@@ -150,6 +172,7 @@ type leaseLook struct {
 	free          bool            // ours is one of those that there may be
 	leases, count <-chan struct{} // closed when that has changed
 	beside        <-chan struct{} // closed when there are other locks on the path, or no longer
+	names         []string        // of the leases
 }
 
 // awaitEither waits for a change of the look, of our nodes, or of the session.
@@ -158,6 +181,7 @@ func (p *place) awaitEither(ctx context.Context, look leaseLook, changed <-chan 
 	case <-look.leases:
 	case <-look.count:
 	case <-look.beside:
+	case <-p.report.due():
 	case <-changed: // the watches may not have been set again
 	case ev := <-p.node.own:
 		return p.node.changed(ctx, ev)
@@ -199,7 +223,7 @@ func (m *Semaphore) count(p *place) (l leaseLook, err error) {
 	if err != nil {
 		return l, err
 	}
-	l.leases, l.beside = v.watch.fired, beside
+	l.leases, l.beside, l.names = v.watch.fired, beside, v.names
 	l.free = len(v.names) <= limit && !locked
 	return l, nil
 }

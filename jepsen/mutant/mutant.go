@@ -67,6 +67,11 @@ const (
 	GoneUnnoticed
 	LeaderUnsynced
 	MemberStays
+	UrgentPasses
+	YieldsForEver
+	TokenKept
+	MoveUnsettled
+	LeaseKept
 	end
 )
 
@@ -148,6 +153,11 @@ var Table = []Entry{
 	{GoneUnnoticed, "gone-unnoticed", "recipes", "recipes/place.go", "a contender does not notice that its node was deleted", true, "", "operator"},
 	{LeaderUnsynced, "leader-unsynced", "recipes", "recipes/election.go", "the leader that is shown first is the one that a server knows that is behind", true, "", "observe"},
 	{MemberStays, "member-stays", "recipes", "recipes/group.go", "a member whose data have changed is shown as it was", true, "", "watch"},
+	{UrgentPasses, "urgent-passes", "recipes", "recipes/place.go", "an urgent contender does not wait for those in front of it", true, "", "priority"},
+	{YieldsForEver, "yields-for-ever", "recipes", "recipes/place.go", "a contender yields to each more urgent one, and starves", true, "", "priority"},
+	{TokenKept, "token-kept", "recipes", "recipes/node.go", "a contender that has yielded keeps the token of its first node", true, "", "priority"},
+	{MoveUnsettled, "move-unsettled", "recipes", "recipes/node.go", "a move to the end of the queue that was not answered is taken for one that was not made", true, "", "priority"},
+	{LeaseKept, "lease-kept", "recipes", "recipes/place.go", "a contender that leaves the gate of a semaphore to a more urgent one keeps its lease", true, "", "priority-semaphore"},
 }
 
 // active is the mutation that is switched on.
