@@ -17,7 +17,7 @@ func (f *electCommand) flags(fs *flag.FlagSet, e env) {
 	f.lostFlag(fs, "leadership")
 	fs.StringVar(&f.data, "data", "", "`text` a description of the leader for others (default: the host's name, and "+
 		"this process)")
-	fs.BoolVar(&f.verbose, "v", false, "say when the leadership begins and when it is given up")
+	fs.BoolVar(&f.verbose, "v", false, "say whom it waits for, and when the leadership begins and is given up")
 }
 
 func (f *electCommand) run(_ env, args []string) error {
@@ -33,7 +33,7 @@ func (f *electCommand) run(_ env, args []string) error {
 	if f.data == "" {
 		data = recipes.Describe(f.note)
 	}
-	election := recipes.NewElection(c.Session, f.path, recipes.ElectionOptions{})
+	election := recipes.NewElection(c.Session, f.path, recipes.ElectionOptions{OnWait: f.onWait()})
 	for {
 		g, err := f.acquire(c, signals, -1, func(ctx context.Context) (*recipes.Grant, error) {
 			l, err := election.Campaign(ctx, data)

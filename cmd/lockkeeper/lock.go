@@ -29,6 +29,7 @@ type holdFlags struct {
 	killAfter   time.Duration
 	note        string
 	sessionFile string
+	waits       chan recipes.Wait // what the recipe says while it waits; nil without -v
 }
 
 const (
@@ -149,6 +150,8 @@ type lockCommand struct {
 	timeout, delay time.Duration
 	shared         bool
 	leases         int
+	priority       int
+	yields         int
 }
 
 func (f *lockCommand) flags(fs *flag.FlagSet, e env) {
@@ -162,7 +165,11 @@ func (f *lockCommand) flags(fs *flag.FlagSet, e env) {
 	durationVar(fs, &f.delay, "delay", 0,
 		"`d` if this holder vanishes without giving the lock back, the next one that has a "+
 			"-delay waits for so long, at most 1m")
-	fs.BoolVar(&f.verbose, "v", false, "say when the lock is acquired and given back")
+	fs.IntVar(&f.priority, "priority", 0, "`n` how urgent it is, from -99 to 99: of those that wait a larger one goes "+
+		"first; ones without a priority, and of other libraries, have 0")
+	fs.IntVar(&f.yields, "yields", recipes.DefaultYields,
+		"`n` how often it lets more urgent ones go first, at most; then it keeps its place (default 10)")
+	fs.BoolVar(&f.verbose, "v", false, "say whom it waits for, and when the lock is acquired and given back")
 }
 
 func (f *lockCommand) run(_ env, args []string) error {
@@ -176,13 +183,19 @@ func (f *lockCommand) run(_ env, args []string) error {
 		return wrongUsage("-n: there must be at least one lease, not %d", f.leases)
 	case f.delay < 0 || f.delay > recipes.MaxLockDelay:
 		return wrongUsage("-delay: must be between 0 and %v, not %v", recipes.MaxLockDelay, f.delay)
+	case f.priority < -recipes.MaxLockPriority || f.priority > recipes.MaxLockPriority:
+		return wrongUsage("-priority: must be between %d and %d, not %d", -recipes.MaxLockPriority,
+			recipes.MaxLockPriority, f.priority)
+	case f.yields < 0:
+		return wrongUsage("-yields: must not be below 0, as %d is", f.yields)
 	}
 	c, signals, err := f.open()
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	opts := recipes.MutexOptions{Note: f.note, LockDelay: f.delay}
+	opts := recipes.MutexOptions{Note: f.note, LockDelay: f.delay, Priority: f.priority, OnWait: f.onWait(),
+		Yields: cmp.Or(f.yields, -1)}
 	var l recipes.Locker
 	switch {
 	case f.shared:
@@ -220,6 +233,7 @@ func (f *holdFlags) acquire(c *client, signals <-chan os.Signal, timeout time.Du
 	lock func(context.Context) (*recipes.Grant, error)) (*recipes.Grant, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
+	began, waited := time.Now(), false
 	if timeout >= 0 {
 		ctx, cancel = context.WithTimeout(ctx, cmp.Or(timeout, tryPatience))
 		defer cancel()
@@ -253,8 +267,11 @@ func (f *holdFlags) acquire(c *client, signals <-chan os.Signal, timeout time.Du
 				return nil, f.notAcquired(c, o.err)
 			}
 			f.warnOfOpenPath(c)
-			f.tellAcquired(c, o.g)
+			f.tellAcquired(c, o.g, time.Since(began), waited || len(f.waits) > 0)
 			return o.g, nil
+		case w := <-f.waits:
+			waited = true
+			f.explain(w)
 		case s := <-signals:
 			if s, ok := guard.Interrupts(s); ok {
 				cancel()
@@ -280,17 +297,83 @@ func (f *holdFlags) acquire(c *client, signals <-chan os.Signal, timeout time.Du
 	}
 }
 
-// tellAcquired writes that the path is held, and has the nodes of the previous process deleted that
-// were for something else: for another path, or another kind of lock.
-func (f *holdFlags) tellAcquired(c *client, g *recipes.Grant) {
+// tellAcquired writes that the path is held, after waiting for others or not, and has the nodes of
+// the previous process deleted that were for something else: for another path, or another kind of
+// lock.
+func (f *holdFlags) tellAcquired(c *client, g *recipes.Grant, took time.Duration, waited bool) {
 	text := fmt.Sprintf("holds %s, token %d", f.path, g.Token())
 	if g.Resumed() {
 		text += ", as before the restart"
 	}
-	f.tell("acquired", text, "token", g.Token(), "node", g.Node(), "resumed", g.Resumed())
+	if waited {
+		text += ", after " + age(took)
+	}
+	f.tell("acquired", text, "token", g.Token(), "node", g.Node(), "resumed", g.Resumed(), "waitedMs",
+		took.Milliseconds())
 	if f.sessionFile != "" {
 		go func() { _ = c.GiveBack(context.Background()) }() // the session's end does the rest
 	}
+}
+
+// onWait returns the function that a recipe calls while it waits; nil without -v.
+func (f *holdFlags) onWait() func(recipes.Wait) {
+	if !f.verbose && !f.json {
+		return nil
+	}
+	f.waits = make(chan recipes.Wait, 1)
+	return func(w recipes.Wait) {
+		select {
+		case <-f.waits: // nobody has read it yet, and it is out of date
+		default:
+		}
+		select {
+		case f.waits <- w:
+		default:
+		}
+	}
+}
+
+// explain says whom the command waits for, and how long it has waited.
+func (f *holdFlags) explain(w recipes.Wait) {
+	const most = 3 // holders that are named
+	now := time.Now()
+	fields := []any{"ahead", w.Ahead, "waitedMs", now.Sub(w.Began).Milliseconds()}
+	text := fmt.Sprintf("waits for %s, %d ahead", f.path, w.Ahead)
+	var holders []contender
+	for i, one := range w.Holders {
+		c := newContender(one)
+		holders = append(holders, c)
+		switch {
+		case i == 0:
+			text += ": held by " + c.brief(now)
+		case i < most:
+			text += "; and by " + c.brief(now)
+		case i == most:
+			text += "; and by more"
+		}
+	}
+	if len(holders) > 0 {
+		fields = append(fields, "holders", holders)
+	}
+	if w.Next != nil {
+		next := newContender(*w.Next)
+		fields = append(fields, "next", next)
+		if !next.Held {
+			text += "; next before it is " + next.brief(now)
+		}
+	}
+	if w.Delay > 0 {
+		text = fmt.Sprintf("waits for %s: a holder has vanished, and its lock delay lasts %v more", f.path, age(w.Delay))
+		fields = append(fields, "delayMs", w.Delay.Milliseconds())
+	}
+	if w.Yielded > 0 {
+		text += fmt.Sprintf("; has let others go first, %d times", w.Yielded)
+		fields = append(fields, "yielded", w.Yielded)
+	}
+	if waited := now.Sub(w.Began); waited >= time.Second {
+		text += "; has waited for " + age(waited)
+	}
+	f.tell("waits", text, fields...)
 }
 
 // warnOfOpenPath writes a warning if the command shows an identity and everybody may delete the

@@ -952,3 +952,81 @@ func TestWatchSeesEveryHolder(t *testing.T) {
 		t.Errorf("status %d", status)
 	}
 }
+
+// TestLockExplainsItsWait: -v says whom a command waits for, and for how long it has waited; -json
+// says the same.
+func TestLockExplainsItsWait(t *testing.T) {
+	t.Parallel()
+	s := cluster(t, nil)
+	holder := s.holding("lock", "-note", "monthly report", "/l")
+	waiter := s.start("", "lock", "-v", "/l", "true")
+	await(t, "an explanation", func() bool { return strings.Contains(waiter.stderr.String(), "waits for /l") })
+	other := s.start("", "lock", "-json", "/l", "true")
+	await(t, "an explanation in JSON", func() bool { return strings.Contains(other.stderr.String(), `"waits"`) })
+	candidate := s.holding("elect", "/e")
+	second := s.start("", "elect", "-v", "/e", "true")
+	await(t, "an explanation of elect", func() bool { return strings.Contains(second.stderr.String(), "waits for /e, 1 ahead") })
+	candidate.signal(syscall.SIGTERM)
+	holder.signal(syscall.SIGTERM)
+	for _, p := range []*process{waiter, other, second} {
+		if status, _ := p.wait(); status != 0 {
+			t.Errorf("status %d: %s", status, p.stderr.String())
+		}
+	}
+	session := `session 0x[0-9a-f]+, token [0-9]+, `
+	want := regexp.MustCompile(`(?m)^lockkeeper lock: waits for /l, 1 ahead: held by sh\S*\[\d+\]@\S+ "monthly report", ` +
+		`lockkeeper, ` + session + `queued [^\n]*$(\n.*)*^lockkeeper lock: holds /l, token \d+, after [0-9.ms]+$`)
+	if got := waiter.stderr.String(); !want.MatchString(strings.ReplaceAll(got, "lockkeeper.test[", "sh[")) {
+		t.Errorf("it says: %s", got)
+	}
+	events := make(map[string]map[string]any)
+	for line := range strings.Lines(other.stderr.String()) {
+		var e map[string]any
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			t.Fatalf("%v: %s", err, line)
+		}
+		events[e["event"].(string)] = e
+	}
+	waits := events["waits"]
+	if waits["ahead"] == nil || len(waits["holders"].([]any)) != 1 || waits["next"].(map[string]any)["session"] == nil {
+		t.Errorf("it says: %v", waits)
+	}
+	if events["acquired"]["waitedMs"].(float64) <= 0 {
+		t.Errorf("it says: %v", events["acquired"])
+	}
+}
+
+// TestLockPriority: an urgent command has the lock before one that came earlier, and 'locks' shows
+// its priority.
+func TestLockPriority(t *testing.T) {
+	t.Parallel()
+	s := cluster(t, nil)
+	for _, wrong := range []string{"-priority=100", "-priority=-100", "-yields=-1"} {
+		if status, _, _ := s.invoke("lock", wrong, "/l", "true"); status != exitTrouble {
+			t.Errorf("%s: status %d", wrong, status)
+		}
+	}
+	order := filepath.Join(t.TempDir(), "order")
+	holder := s.holding("lock", "/l")
+	var all []*process
+	for i, args := range [][]string{{"-yields", "0"}, {}, {"-priority", "5"}} {
+		args = append(append([]string{"lock"}, args...), "/l", "sh", "-c", fmt.Sprintf("echo %d >> %s", i, order))
+		all = append(all, s.start("", args...))
+		await(t, "a waiter", func() bool { return len(s.contenders("/l")) == 2+i })
+	}
+	if c := s.contenders("/l")[3]; c.Priority != 5 {
+		t.Errorf("the last one is %+v", c)
+	}
+	if status, list, _ := s.invoke("locks", "/l"); status != exitOK || !strings.Contains(list, "  priority 5\n") {
+		t.Errorf("status %d: %s", status, list)
+	}
+	holder.signal(syscall.SIGTERM)
+	for _, p := range all {
+		if status, _ := p.wait(); status != 0 {
+			t.Errorf("status %d", status)
+		}
+	}
+	if got, err := os.ReadFile(order); err != nil || string(got) != "0\n2\n1\n" {
+		t.Errorf("order %q, %v", got, err)
+	}
+}

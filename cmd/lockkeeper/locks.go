@@ -306,6 +306,12 @@ func (l lockList) text(now time.Time) string {
 					b.WriteString("  " + s)
 				}
 			}
+			if c.Priority != 0 {
+				fmt.Fprintf(&b, "  priority %d", c.Priority)
+			}
+			if c.Yielded {
+				b.WriteString("  has yielded")
+			}
 			if c.Orphan {
 				b.WriteString("  orphan?")
 			}
@@ -381,6 +387,20 @@ func (c *contender) self() string {
 		parts = append(parts, "within "+strings.Join(texts, ","))
 	}
 	return strings.Join(parts, " ")
+}
+
+// brief describes a contender within a sentence.
+func (c *contender) brief(now time.Time) string {
+	var parts []string
+	for _, s := range []string{c.self(), c.Library, "session " + c.SessionText, fmt.Sprintf("token %d", c.Token)} {
+		if s != "" {
+			parts = append(parts, s)
+		}
+	}
+	if c.Priority != 0 {
+		parts = append(parts, fmt.Sprintf("priority %d", c.Priority))
+	}
+	return strings.Join(append(parts, c.since(now)), ", ")
 }
 
 // plain returns a text of another client as it is, or quoted if a terminal should not see it as it
