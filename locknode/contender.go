@@ -73,7 +73,8 @@ func New(dir, name string, owner int64, created time.Time, czxid int64, data []b
 	number, _ := Sequence(name)
 	return Contender{
 		Path: dir, Node: name, Session: owner, Created: created, Queued: created, Token: czxid,
-		Priority: rank.Priority, Yielded: rank.Number != number, Kind: kind, Layout: layout, Library: Library(name, info != nil), Info: info, Data: data,
+		Priority: rank.Priority, Yielded: rank.Number != number,
+		Kind: kind, Layout: layout, Library: Library(name, info != nil), Info: info, Data: data,
 	}
 }
 

@@ -8,13 +8,13 @@ import (
 // MaxPriority is the largest [Rank].Priority; the smallest is -MaxPriority.
 const MaxPriority = 99
 
-// Rank is a contender's place in the order in which contenders let each other go first. The order
-// of the queue, by which the lock is granted, is that of the sequence numbers and nothing else: a
-// contender with a better rank behind it may yield, that is, move to the end of the queue with a
-// new node. See docs/decisions/021-priorities.md.
+// Rank is a contender's place in the order in which contenders let each other go first. The lock is
+// granted by the sequence numbers and nothing else: a contender with a better one behind it may
+// yield, that is, move to the end of the queue with a new node. See
+// docs/decisions/021-priorities.md.
 //
-// A rank is in the name of the node, in front of the layout, where no library looks. The names of
-// contenders of priority 0 that have never yielded have none, as those of other libraries.
+// A rank is in the name of the node, in front of the layout, where no library looks. A contender of
+// priority 0 that has never yielded has the same name as in other libraries.
 //
 //	_c_<uuid>-lock-0000000012                   priority 0
 //	_c_<uuid>-p+05-lock-0000000012              priority 5

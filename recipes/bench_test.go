@@ -169,3 +169,65 @@ func BenchmarkSessionFile(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkUrgent is an urgent contender that comes last, behind ordinary ones that wait: an
+// operation is from the holder's Unlock to its grant, in which each of the others yields.
+func BenchmarkUrgent(b *testing.B) {
+	addr := benchAddr(b)
+	for _, ordinary := range []int{0, 10, 100} {
+		b.Run(fmt.Sprint(ordinary), func(b *testing.B) {
+			path := benchPath(b)
+			s, urgent := benchSession(b, addr), benchSession(b, addr)
+			var waiters []*Session
+			for range min(ordinary, 10) {
+				waiters = append(waiters, benchSession(b, addr))
+			}
+			for b.Loop() {
+				b.StopTimer()
+				ctx, cancel := context.WithCancel(context.Background())
+				g := benchLock(b, ctx, NewMutex(s, path, MutexOptions{}))
+				var wg sync.WaitGroup
+				queued := make(chan struct{}, 1)
+				first := func(w Wait) {
+					if w.Yielded == 0 {
+						queued <- struct{}{}
+					}
+				}
+				for i := range ordinary {
+					wg.Go(func() {
+						// It ends with ctx, or is granted in the same moment.
+						if g, err := NewMutex(waiters[i%len(waiters)], path, MutexOptions{OnWait: first}).Lock(ctx); err == nil {
+							_ = g.Unlock(context.Background())
+						}
+					})
+					<-queued
+				}
+				granted := make(chan *Grant)
+				wg.Go(func() {
+					granted <- benchLock(b, ctx, NewMutex(urgent, path, MutexOptions{Priority: 1, OnWait: first}))
+				})
+				<-queued
+				b.StartTimer()
+				if err := g.Unlock(ctx); err != nil {
+					b.Fatal(err)
+				}
+				g = <-granted
+				b.StopTimer()
+				cancel()
+				if err := g.Unlock(context.Background()); err != nil {
+					b.Fatal(err)
+				}
+				wg.Wait()
+				b.StartTimer()
+			}
+		})
+	}
+}
+
+func benchLock(b *testing.B, ctx context.Context, l Locker) *Grant {
+	g, err := l.Lock(ctx)
+	if err != nil {
+		b.Error(err)
+	}
+	return g
+}

@@ -25,7 +25,8 @@
 //
 // All of them give out grants. Mutex.Handle and RWMutex.Handle make a lock re-entrant,
 // MutexOptions.LockDelay keeps it from the next one for a while if the holder vanishes, Hold
-// acquires it again when it was lost, Session.Contenders lists the holders and the waiters.
+// acquires it again when it was lost, MutexOptions.Priority lets urgent contenders go first,
+// MutexOptions.OnWait explains a wait, Session.Contenders lists the holders and the waiters.
 // docs/guarantees.md has the guarantees of each, and their limits.
 //
 // # What a grant promises
@@ -159,7 +160,8 @@
 //
 // An uncontended Lock is two round trips (create; then, side by side, read the node back with a
 // watch and list the queue), Unlock is one. A contender that waits costs nothing, and is woken
-// once, when the node next before it goes; it then lists the queue again, with a proof beside it. A
+// once, when the node next before it goes; it then lists the queue again, with a proof beside it.
+// Letting a more urgent one go first costs it two round trips and another look at the queue. A
 // session that holds any number of grants asks for six proofs per session timeout: syncs, or on
 // ZooKeeper writes.
 package recipes

@@ -62,8 +62,8 @@ type Wait struct {
 	// Holders hold the lock, as far as the names of their nodes tell; the first [WaitHolders] of
 	// them. Since when they have held it, the queue does not tell: from Created on, or later.
 	Holders []Contender
-	// Next is the contender whose end is waited for: the one next before. It may be one of the
-	// Holders. Nil when it may be any of them, as of a semaphore's leases.
+	// Next is the contender next before ours; the Lock waits for its end. It may be one of the
+	// Holders. It is nil if the Lock waits for the end of any of them, as of a semaphore's leases.
 	Next *Contender
 	// Delay is the rest of the lock delay of a holder that has vanished; 0 if there is none.
 	Delay time.Duration
@@ -229,7 +229,7 @@ func (r *waitReport) judge(p *place, w Wait, paths []string, v view) (Wait, erro
 		}
 		dir, name := split(path)
 		c, err := (inspector{s: p.s}).node(dir, name)
-		if err != nil {
+		if err != nil && !errors.Is(err, zk.ErrNoAuth) { // there may be nodes that we may not read
 			return w, err
 		}
 		if c.Session != 0 {

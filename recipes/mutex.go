@@ -53,10 +53,11 @@ type MutexOptions struct {
 	// then. 0 stands for DefaultYields; with a negative number it never yields.
 	Yields int
 
-	// OnWait, if it is not nil, is called with the situation of a Lock that waits: when it begins to
-	// wait, when the contender next before it has gone and there is another, and beyond that after
-	// 10 s, 20 s, 40 s and so on, every 10 minutes at last. It has to return soon: the Lock goes on
-	// when it has. It costs one or two reads for each call.
+	// OnWait, if it is not nil, is called with the situation of a Lock that waits: when it begins
+	// to wait, when the contender next before it has gone and there is another, and beyond that
+	// after 10 s, 20 s, 40 s and so on, every 10 minutes at last. It has to return soon: the Lock
+	// goes on when it has. A call costs a read of each contender that it names, and a list of the
+	// queue if nothing has changed. A MajorityMutex may make calls at the same time.
 	OnWait func(Wait)
 
 	// ACL is for the nodes that are made: the lock's, and the missing ones of the path. Without
@@ -152,8 +153,8 @@ type SimpleMutex struct {
 	opts MutexOptions
 }
 
-// NewSimpleMutex returns the lock with the node path. Of the options, Data, LockDelay and Priority do
-// not apply: the node's data are the [Info], which tell the contenders of one session apart.
+// NewSimpleMutex returns the lock with the node path. Of the options, Data, LockDelay and Priority
+// do not apply: the node's data are the [Info], which tell the contenders of one session apart.
 func NewSimpleMutex(s *Session, path string, opts MutexOptions) *SimpleMutex {
 	return &SimpleMutex{s: s, path: path, opts: opts}
 }

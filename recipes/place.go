@@ -225,8 +225,8 @@ func (p *place) connect(ctx context.Context) error {
 	return err
 }
 
-// come waits until it is the turn of the gate, if there is one, makes the node, and waits until it is
-// the place's turn. The error is errYields if the gate's turn is another's by then.
+// come waits until it is the turn of the gate, if there is one, makes the node, and waits until it
+// is the place's turn. The error is errYields if the gate's turn is another's by then.
 func (p *place) come(ctx context.Context, wait bool) error {
 	if gate := p.gate; gate != nil {
 		err := gate.await(ctx, wait)
@@ -425,7 +425,8 @@ func (p *place) yield(ctx context.Context, better string) error {
 			_, err = p.node.number()
 		}
 	case fateOf(err) == fateRefused && p.node.over() == nil:
-		p.s.link.log.Warn("lock node cannot move to the end of the queue, it keeps its place", "path", p.node.path, "err", err)
+		p.s.link.log.Warn("lock node cannot move to the end of the queue, it keeps its place", "path", p.node.path,
+			"err", err)
 		p.yields, err = 0, nil
 	}
 	return err

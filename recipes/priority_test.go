@@ -16,8 +16,8 @@ import (
 	"lockkeeper/locknode"
 )
 
-// priorities is a queue in a bubble in which contenders with names come one after the other, and are
-// granted the lock one after the other.
+// priorities is a queue in a bubble in which contenders with names come one after the other, and
+// are granted the lock one after the other.
 type priorities struct {
 	t       *testing.T
 	c       *fakeCluster
@@ -101,8 +101,8 @@ func TestUrgentOnesGoFirst(t *testing.T) {
 	})
 }
 
-// TestOrderIsRestored: an ordinary contender that came after the urgent one does not go before those
-// that came before it and have yielded.
+// TestOrderIsRestored: an ordinary contender that came after the urgent one does not go before
+// others that came before it and have yielded.
 func TestOrderIsRestored(t *testing.T) {
 	inQueue(t, func(p *priorities) {
 		p.mutex("a", 0)
@@ -288,8 +288,8 @@ func TestYieldCosts(t *testing.T) {
 		}
 		before := calls()
 		p.next(1)
-		// The unlock; of each that yields a list, the transaction, a read of the new node, and a list
-		// and a read of the node next before that; the list of the urgent one, and a proof.
+		// The unlock; of each that yields a list, the transaction, a read of the new node, and a
+		// list and a read of the node next before that; the list of the urgent one, and a proof.
 		if most := 1 + 5*n + 2; calls()-before > most {
 			t.Errorf("%d calls for %d yields, want at most %d", calls()-before, n, most)
 		}

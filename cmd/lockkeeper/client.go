@@ -206,7 +206,7 @@ func (f *clientFlags) say(event, text string, fields ...any) {
 	for pair := range slices.Chunk(fields, 2) {
 		record[pair[0].(string)] = pair[1]
 	}
-	_ = json.NewEncoder(f.e.stderr).Encode(record) // it fails for a time beyond the year 9999, at most
+	_ = json.NewEncoder(f.e.stderr).Encode(record) // it fails for a year beyond 9999, at most
 }
 
 // tell is say for messages about success; it prints only if verbose or -json is set.

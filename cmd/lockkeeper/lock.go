@@ -363,7 +363,8 @@ func (f *holdFlags) explain(w recipes.Wait) {
 		}
 	}
 	if w.Delay > 0 {
-		text = fmt.Sprintf("waits for %s: a holder has vanished, and its lock delay lasts %v more", f.path, age(w.Delay))
+		text = fmt.Sprintf("waits for %s: a holder has vanished, and its lock delay lasts %v more", f.path,
+			age(w.Delay))
 		fields = append(fields, "delayMs", w.Delay.Milliseconds())
 	}
 	if w.Yielded > 0 {
