@@ -385,3 +385,37 @@ func TestParseStrings(t *testing.T) {
 		t.Error("a negative length")
 	}
 }
+
+// TestResumedHolderDoesNotYield: the next process goes on with the lock that the one before held,
+// whoever has come to the queue.
+func TestResumedHolderDoesNotYield(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, file := newPriorities(t), filepath.Join(t.TempDir(), "session")
+		a, aconn := newFileSession(t, p.c, file, nil)
+		defer a.Close()
+		before := mustLock(t, NewMutex(a, testPath, MutexOptions{}))
+		p.mutex("urgent", 5)
+		aconn.reconnect = 1000 * time.Hour
+		a.link.keeper.Stop()
+		p.c.with(aconn.cutLocked)
+		if err := a.link.keeper.Close(false); err != nil {
+			t.Fatal(err)
+		}
+		b, _ := newFileSession(t, p.c, file, aconn)
+		defer b.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), testTimeout/3)
+		defer cancel()
+		g, err := NewMutex(b, testPath, MutexOptions{}).Lock(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !g.Resumed() || g.Token() != before.Token() {
+			t.Errorf("resumed %v, token %d, was %d", g.Resumed(), g.Token(), before.Token())
+		}
+		p.want("")
+		mustUnlock(t, g)
+		synctest.Wait()
+		p.next(1)
+		p.want("urgent")
+	})
+}
