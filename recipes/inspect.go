@@ -133,7 +133,7 @@ func (r *waitReport) tell(ctx context.Context, p *place, next string, w Wait) {
 }
 
 // queued tells of a place that waits for the node front of its queue, which v shows. names are
-// those of the queue; nil: they have to be read.
+// the nodes of the queue; nil: they have to be read.
 func (r *waitReport) queued(ctx context.Context, p *place, front string, v view, names []string) {
 	if !r.isNews(front) {
 		return

@@ -60,7 +60,7 @@ func playPriorityShared(rw bool) func(p *play) func() {
 	}
 }
 
-// judgeYields looks at all nodes that were ever there: those of one UUID are of one contender.
+// judgeYields looks at all nodes that were ever there: one UUID is one contender.
 func (p *play) judgeYields() {
 	defer p.lock()()
 	nodes := make(map[string]map[string]bool)
