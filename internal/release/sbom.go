@@ -37,15 +37,15 @@ type property struct {
 }
 
 // components is the list of a program.
-func (r *release) components(binary, name string) ([]byte, error) {
-	info, err := buildinfo.ReadFile(binary)
+func (r *release) components(p program) ([]byte, error) {
+	info, err := buildinfo.ReadFile(p.path)
 	if err != nil {
 		return nil, err
 	}
 	list := bom{Format: "CycloneDX", Spec: "1.5", Version: 1, Metadata: bomMetadata{
 		Timestamp: r.date.Format(time.RFC3339),
-		Component: component{Type: "application", Ref: name, Name: "lockkeeper", Version: r.version,
-			Properties: []property{{"commit", r.commit}, {"archive", name}}},
+		Component: component{Type: "application", Ref: p.name, Name: "lockkeeper", Version: r.version,
+			Properties: []property{{"commit", r.commit}, {"archive", p.name}}},
 	}}
 	add := func(path, version string, properties ...property) {
 		purl := "pkg:golang/" + path + "@" + version

@@ -141,7 +141,11 @@ const imports = `
 	# The disk is below the log: it implements wal.FS.
 	internal/simdisk:      quorum/wal github.com/hashicorp/raft
 	internal/tidy:
-	internal/release:
+	internal/release:      github.com/goreleaser/nfpm/v2 github.com/goreleaser/nfpm/v2/deb github.com/goreleaser/nfpm/v2/files
+	                       github.com/goreleaser/nfpm/v2/rpm github.com/google/go-containerregistry/pkg/v1
+	                       github.com/google/go-containerregistry/pkg/v1/empty github.com/google/go-containerregistry/pkg/v1/layout
+	                       github.com/google/go-containerregistry/pkg/v1/mutate github.com/google/go-containerregistry/pkg/v1/tarball
+	                       github.com/google/go-containerregistry/pkg/v1/types
 	internal/s3test:
 	jepsen/pages:
 	jepsen/bench:
@@ -153,6 +157,7 @@ const imports = `
 const testImports = `
 	session:               internal/cputime
 	deploy:                internal/freeport server/zoocfg
+	internal/release:      github.com/google/go-containerregistry/pkg/v1/validate
 	deploy/check:          jepsen server/zoocfg go.yaml.in/yaml/v3 internal/testcert github.com/go-zookeeper/zk
 	                       helm.sh/helm/v4/pkg/chart/common helm.sh/helm/v4/pkg/chart/common/util helm.sh/helm/v4/pkg/chart/v2/lint
 	                       helm.sh/helm/v4/pkg/chart/v2/lint/support helm.sh/helm/v4/pkg/chart/v2/loader helm.sh/helm/v4/pkg/engine

@@ -8,9 +8,10 @@ import (
 	"testing"
 )
 
-// TestRenameModule gives a copy of the module another path: it builds, its tests find all packages
-// that they import, nothing names the old path, and a module elsewhere that imports the recipes
-// gets no sums of what only servers need. It gets those of what the tests of the recipes need.
+// TestRenameModule gives a copy of the module another path, and its image another name: it builds,
+// its tests find all packages that they import, nothing names the old path, and a module elsewhere
+// that imports the recipes gets no sums of what only servers need. It gets those of what the tests
+// of the recipes need.
 func TestRenameModule(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it compiles the module under another name; not with -short")
@@ -21,12 +22,13 @@ func TestRenameModule(t *testing.T) {
 	dir, user := t.TempDir(), t.TempDir()
 	copyTracked(t, dir)
 	const path = "example.org/team/lockkeeper"
-	run(t, dir, "./rename-module", path)
+	const image = "registry.example.org/team/lockkeeper"
+	run(t, dir, "./rename-module", path, image)
 	if got := run(t, dir, "go", "list", "-m"); got != path+"\n" {
 		t.Errorf("the module is %s", got)
 	}
 	run(t, dir, "go", "list", "-test", "-deps", "./...") // fails on an import that is not there
-	for _, nested := range []string{"jepsen", "cmd/jepsen", "deploy/check"} {
+	for _, nested := range []string{"jepsen", "cmd/jepsen", "deploy/check", "internal/release"} {
 		if text, err := os.ReadFile(filepath.Join(dir, nested, "go.mod")); err != nil || strings.Contains(string(text), "\n\tlockkeeper") ||
 			!strings.HasPrefix(string(text), "module "+path+"/"+nested+"\n") {
 			t.Errorf("%s/go.mod: %v\n%.200s", nested, err, text)
@@ -35,6 +37,19 @@ func TestRenameModule(t *testing.T) {
 	old := run(t, dir, "git", "grep", "-lF", `"lockkeeper/wire"`, "--", ".", ":!internal/tidy")
 	if old != "" {
 		t.Errorf("the old path is in %s", old)
+	}
+	if old := run(t, dir, "git", "grep", "-lF", "go install ./cmd/", "--", "README.md", "docs"); old != "" {
+		t.Errorf("a clone installs the program in %s", old)
+	}
+	for name, line := range map[string]string{
+		"deploy/compose.yaml":                "  image: " + image + "\n",
+		"deploy/kubernetes.yaml":             "          image: " + image + ":",
+		"deploy/helm/lockkeeper/values.yaml": "  repository: " + image + "\n",
+		"internal/release/image.go":          "const imageName = \"" + image + "\"\n",
+	} {
+		if text, err := os.ReadFile(filepath.Join(dir, name)); err != nil || !strings.Contains(string(text), "\n"+line) {
+			t.Errorf("%s does not have the image's name: %v", name, err)
+		}
 	}
 
 	run(t, user, "go", "mod", "init", "example.com/user")

@@ -48,7 +48,6 @@ var unrun = []struct{ page, begins, reason string }{
 	{"docs/lock-lab.md", "go run ./cmd/jepsen", "takes minutes; TestBrief in jepsen/locklab plays the short form"},
 	{"docs/performance.md", "jepsen/compare.sh", "takes minutes, on a machine that does nothing else"},
 	{"docs/deploy.md", "install ", "needs root and systemd; TestUnit in deploy checks the unit"},
-	{"docs/release.md", "go run ./internal/release", "takes minutes; the tests of internal/release build one platform"},
 }
 
 // readings are the replacements in a block before it is run: addresses and files of the page by the
