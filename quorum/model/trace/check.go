@@ -269,6 +269,13 @@ func (c *Checker) stored(d *disk, entries []Entry) error {
 	if d.world == nil {
 		return errors.New("it belongs to no cluster")
 	}
+	for _, a := range d.asks {
+		if a.Request == Append {
+			if err := c.sent(d.world, a.Event); err != nil {
+				return err
+			}
+		}
+	}
 	if at := placeOf(d.end).Index + 1; entries[0].Index != at {
 		// A log goes on behind a snapshot, whose answer may be a later event.
 		before := d.world.at(d.snapshot, entries[0].Index-1)
@@ -417,8 +424,18 @@ func (c *Checker) asked(d *disk, e Event) error {
 		}
 		return nil
 	}
+	return c.sent(w, e)
+}
+
+// sent takes over the entries of a leader's request. They may be behind entries that the leader has
+// neither written nor sent to anybody yet; then they are taken over when those are known.
+func (c *Checker) sent(w *world, e Event) error {
+	t := w.term(e.Term)
 	end := w.nodes[e.Last]
 	if end == nil && e.Last.Index > 0 {
+		if e.Last.Term == e.Term && e.Last.Index > max(placeOf(t.tip).Index, placeOf(t.begins).Index) {
+			return nil
+		}
 		return fmt.Errorf("nobody has made the entry %v", e.Last)
 	}
 	for _, x := range e.Entries {
@@ -472,7 +489,7 @@ func (c *Checker) answered(d *disk, e Event) error {
 		if upTo.Index == 0 {
 			return nil // a heartbeat says nothing of the log
 		}
-		if d.world == nil || !d.has(w.nodes[upTo]) && a.removals == d.removals {
+		if known := w.nodes[upTo]; d.world == nil || known == nil || !d.has(known) && a.removals == d.removals {
 			return fmt.Errorf("%v is not on its disk, whose log ends with %v (Raft, figure 2: persistent state)", upTo,
 				placeOf(d.last()))
 		}
