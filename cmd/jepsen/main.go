@@ -31,6 +31,7 @@ var commands = []command{
 	{"attack", "requests of a client without any right, and their effect on others", runAttack},
 	{"lock-lab", "ways to lock, of other systems too, under the same faults", runLockLab},
 	{"sim", "many simulated clusters in virtual time", runSim},
+	{"model", "the protocol between members, all states of it", runModel},
 	{"client", "", runClient}, // a process of run
 }
 

@@ -31,7 +31,6 @@ const imports = `
 	                       github.com/hashicorp/go-hclog
 	# The protocol, explored whole: it knows nothing of the code that carries it out.
 	quorum/model:
-	quorum/model/explore:  quorum/model
 	quorum/model/trace:    quorum/peer quorum/raftnet quorum/store github.com/hashicorp/raft
 	session/sasl:
 	# What locks' nodes look like: for clients and servers.
@@ -102,7 +101,7 @@ const imports = `
 	# The lab holds reality against the very rule that the server has: quorum.Maj.
 	jepsen/splitbrain:     jepsen jepsen/report jepsen/workload quorum github.com/go-zookeeper/zk
 	cmd/jepsen:            jepsen jepsen/workload jepsen/report jepsen/run jepsen/sim jepsen/splitbrain jepsen/attack jepsen/mutant
-	                       quorum/model/trace
+	                       quorum/model quorum/model/trace
 	jepsen/locklab/lock:
 	jepsen/locklab/system: internal/freeport jepsen jepsen/locklab/lock github.com/go-sql-driver/mysql github.com/jackc/pgx/v5
 	                       go.etcd.io/etcd/client/v3 go.uber.org/zap
@@ -209,7 +208,7 @@ const testImports = `
 const standard = `
 	wire:   bufio encoding/binary errors fmt io strconv strings unicode/utf8
 	locknode: bytes cmp encoding/json fmt math slices strconv strings time
-	quorum/model: fmt math math/bits slices strings
+	quorum/model: context fmt math math/bits slices strings unsafe
 	znode:  crypto/subtle encoding/binary encoding/hex errors fmt hash/crc32 hash/maphash io iter math net/netip slices sort
 	        strconv strings sync/atomic unicode/utf8 bytes
 `

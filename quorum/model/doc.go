@@ -1,18 +1,32 @@
 // Package model is the protocol of the members as a transition system, and an explorer of all its
-// states. It has Raft over servers that are (member, disk), the birth of a cluster, the join of a
-// blank disk, the healing of a replaced one, the operator's word at a first start, and crashes
-// between any two transactions. The argument is docs/decisions/017-a-member-is-its-disk.md.
+// states. docs/model.md has the bounds that were explored, the command, and the counterexamples.
+//
+// The core is Raft over servers that are (member, disk), with crashes between any two transactions.
+// Each mechanism that we add to it is a file of its own, switched on by its [Bounds], so that an
+// exploration has only those that matter together:
+//
+//	election.go   votes, at any moment: timeouts, succession, transfer
+//	entries.go    replication, acknowledgements, commits
+//	disk.go       crashes, unsynced entries, disks that are lost and come back
+//	birth.go      the first configuration, joins, the operator's word, imports   (Blank)
+//	change.go     changes of the members, healing                                (Changes)
+//	early.go      early commit                                                   (Early)
+//	beats.go      heartbeats beside the main loop
+//	lease.go      the lease of a session, clocks                                 (Lease)
+//	command.go    exactly once                                                   (Commands)
+//	snapshot.go   states, snapshots, restores                                    (Snapshots)
 //
 // [Model.Next] is a pure function from a state to its successors: no clock, no goroutine, no
 // chance. [Explore] visits the states breadth first, so the counterexample that it returns is a
-// shortest one. [Rules] take parts of the protocol away, to see that the invariants need them;
-// [Bounds] limit the exploration. A Model is for one goroutine.
+// shortest one; [Walk] goes beyond the bounds by chance. [Rule] names the parts of the protocol
+// that can be taken away, to see that the invariants need them. A Model is for one goroutine.
 //
 // A message is never removed: a request can be delivered at any time after it was sent, in any
 // order, many times or never, also after its sender crashed or lost its disk. A reply that arrives
 // is part of the volatile state of the process that waits for it, which a crash clears.
-// Nothing else is needed for a process that is down: it is one that takes no step.
 //
-// Begin reading with steps.go. state.go has the state, invariants.go the contract, log.go the logs,
-// explore.go the explorer, script.go the counterexamples as text. It imports nothing of ours.
+// Begin reading with state.go and model.go. actions.go says for each step where the argument is and
+// which functions carry it out; rules.go has the rules and bounds, invariants.go the contract,
+// log.go the logs. explore.go, frontier.go, fingerprint.go and walk.go are the explorer, script.go
+// and knobs.go the texts. It imports nothing of ours.
 package model

@@ -1,7 +1,9 @@
 package model
 
 import (
+	"context"
 	"fmt"
+	"slices"
 )
 
 // Result is the outcome of an exploration.
@@ -55,65 +57,78 @@ func (p *fingerprints) add(f uint64) bool {
 
 // reached is a step to a state, from the state with the number before.
 type reached struct {
-	before int32
+	before uint32
 	step   Step
 }
 
-// Explore visits all states within the bounds, breadth first, until one breaks an invariant. The
-// error is for Bounds.States.
-func Explore(m *Model) (Result, error) {
-	var (
-		seen   fingerprints
-		all    = views{}
-		steps  []reached
-		r      Result
-		level  = []State{m.First()}
-		number = []int32{0}
-	)
-	seen.add(m.fingerprint(all, &level[0]))
-	steps = append(steps, reached{before: -1})
-	for len(level) > 0 && r.Broken == Kept {
-		var next []State
-		var numbers []int32
-		for i := range level {
-			m.Next(&level[i], func(s State, step Step) {
-				r.Transitions++
-				if r.Broken != Kept || !seen.add(m.fingerprint(all, &s)) {
-					return
-				}
-				next = append(next, s)
-				numbers = append(numbers, int32(len(steps)))
-				steps = append(steps, reached{number[i], step})
-				if s.Broken != Kept {
-					r.Broken = s.Broken
-					r.Script = way(steps)
-				}
-			})
-			if r.Broken != Kept {
-				break
-			}
-			if m.bounds.States > 0 && len(steps) > m.bounds.States {
-				r.States = len(steps)
-				return r, tooMany(m.bounds.States)
-			}
-		}
-		if len(next) > 0 {
-			r.Depth++
-		}
-		level, number = next, numbers
+// steps is the step to each state, by the number of the state. The first has none.
+type steps struct {
+	chunks [][]reached
+	n      int
+}
+
+const stepsInChunk = 1 << 16
+
+func (t *steps) add(before int, step Step) {
+	if t.n%stepsInChunk == 0 {
+		t.chunks = append(t.chunks, make([]reached, 0, stepsInChunk))
 	}
-	r.States = len(steps)
-	return r, nil
+	c := &t.chunks[t.n/stepsInChunk]
+	*c = append(*c, reached{uint32(before), step})
+	t.n++
 }
 
 // way is the steps to the newest state.
-func way(steps []reached) []Step {
-	var script []Step
-	for i := int32(len(steps) - 1); steps[i].before >= 0; i = steps[i].before {
-		script = append(script, steps[i].step)
+func (t *steps) way() (script []Step) {
+	for i := t.n - 1; i > 0; {
+		r := t.chunks[i/stepsInChunk][i%stepsInChunk]
+		script = append(script, r.step)
+		i = int(r.before)
 	}
-	for i, j := 0, len(script)-1; i < j; i, j = i+1, j-1 {
-		script[i], script[j] = script[j], script[i]
-	}
+	slices.Reverse(script)
 	return script
+}
+
+// Explore visits all states within the bounds, breadth first, until one breaks an invariant. The
+// errors are for Bounds.States and for the end of ctx.
+func Explore(ctx context.Context, m *Model) (r Result, err error) {
+	var (
+		seen  fingerprints
+		all   = views{}
+		way   steps
+		level = &frontier{}
+		first = m.First()
+	)
+	seen.add(m.fingerprint(all, &first))
+	way.add(0, Step{})
+	level.push(&first)
+	for number := 0; level.length > 0 && r.Broken == Kept && err == nil; {
+		next := &frontier{}
+		level.drain(func(s *State) bool {
+			m.Next(s, func(n *State, step Step) {
+				r.Transitions++
+				if r.Broken != Kept || !seen.add(m.fingerprint(all, n)) {
+					return
+				}
+				way.add(number, step)
+				next.push(n)
+				if n.Broken != Kept {
+					r.Broken, r.Script = n.Broken, way.way()
+				}
+			})
+			if number++; number%1024 == 0 {
+				err = ctx.Err()
+			}
+			if m.bounds.States > 0 && way.n > m.bounds.States {
+				err = tooMany(m.bounds.States)
+			}
+			return r.Broken == Kept && err == nil
+		})
+		if next.length > 0 {
+			r.Depth++
+		}
+		level = next
+	}
+	r.States = way.n
+	return r, err
 }

@@ -75,13 +75,16 @@ func (w *view) hash(m *Model, s *State) uint64 {
 	for x, p := range w.place {
 		at[p] = x
 	}
-	h := mix(uint64(s.Writes)|uint64(s.Returns)<<8|uint64(s.Words)<<16|uint64(s.Broken)<<24,
+	h := mix(uint64(s.Entries)|uint64(s.Returns)<<8|uint64(s.Words)<<16|uint64(s.Broken)<<24,
 		uint64(w.members(s.Seconds)))
+	if s.Session != (Session{}) {
+		h = w.session(h, &s.Session)
+	}
 	for p := range n {
 		x := at[p]
 		q := &s.Members[x]
 		h = mix(h, uint64(q.Disk)|uint64(q.Role)<<8|uint64(w.sets[q.Votes])<<16|uint64(q.Commit)<<24|
-			uint64(w.sets[q.Blank])<<32|uint64(w.members(q.Word))<<40|uint64(q.Cluster)<<48)
+			uint64(w.sets[q.Blank])<<32|uint64(w.members(q.Word))<<40|uint64(q.Cluster)<<48|uint64(q.Beat)<<52)
 		var acked uint64
 		for r := range n {
 			for k := range Disks {
@@ -89,15 +92,21 @@ func (w *view) hash(m *Model, s *State) uint64 {
 			}
 		}
 		h = mix(h, acked)
+		if q.Applied != 0 {
+			h = mix(h, uint64(w.log(m, q.Applied)))
+		}
+		if q.Lease != (Lease{}) {
+			h = w.lease(h, &q.Lease)
+		}
 		for k := range Disks {
 			d := &s.Disks[x*Disks+k]
 			h = mix(h, uint64(d.Cluster)|uint64(d.Term)<<8|uint64(d.VoteTerm)<<16|uint64(w.server(d.VoteFor))<<24|
-				uint64(w.log(m, d.Log))<<32)
+				uint64(w.log(m, d.Log))<<32|uint64(d.Unsynced)<<56)
 		}
 	}
 	for c := range s.Clusters {
 		k := &s.Clusters[c]
-		if k.First == 0 {
+		if k.First == 0 && k.Committed == 0 {
 			break
 		}
 		h = mix(h, uint64(w.log(m, k.First))|uint64(w.log(m, k.Committed))<<16)
@@ -109,11 +118,12 @@ func (w *view) hash(m *Model, s *State) uint64 {
 		}
 		for t := 2; t <= m.bounds.Terms+1; t++ {
 			term := &k.Terms[t]
-			h = mix(h, uint64(w.log(m, term.Log))|uint64(w.server(term.Leader))<<16)
+			h = mix(h, uint64(w.log(m, term.Log))|uint64(w.server(term.Leader))<<32|uint64(term.Snapshot)<<40)
 			for p := range n {
 				for k := range Disks {
-					if log := term.Stands[at[p]*Disks+k]; log != 0 {
-						h = mix(h, uint64(p*Disks+k)<<32|uint64(w.log(m, log)))
+					v := at[p]*Disks + k
+					if log := term.Stands[v]; log != 0 || term.Early[v] != 0 {
+						h = mix(h, uint64(p*Disks+k)<<32|uint64(w.log(m, log))|uint64(term.Early[v])<<40)
 					}
 				}
 			}
@@ -122,10 +132,46 @@ func (w *view) hash(m *Model, s *State) uint64 {
 	return h
 }
 
+// session folds the session into a hash.
+func (w *view) session(h uint64, s *Session) uint64 {
+	at := uint64(s.At)
+	if at > 0 {
+		at = uint64(w.place[at-1]) + 1
+	}
+	h = mix(h, at|uint64(s.Belief)<<8|uint64(s.Errors)<<16|uint64(s.Sleeps)<<24)
+	if s.Ended {
+		h = mix(h, 1)
+	}
+	for _, n := range s.Sent {
+		h = mix(h, uint64(n))
+	}
+	return h
+}
+
+// lease folds a member's part in the lease into a hash.
+func (w *view) lease(h uint64, l *Lease) uint64 {
+	bits := uint64(l.Confirmed) | uint64(l.Due)<<8 | uint64(w.sets[l.Answers])<<16
+	if l.Under {
+		bits |= 1 << 24
+	}
+	if l.Asleep {
+		bits |= 1 << 25
+	}
+	var contact uint64
+	for v, age := range l.Contact {
+		contact |= uint64(age) << (8 * w.server(Server(v)))
+	}
+	return mix(mix(h, bits), contact)
+}
+
 // looks is a hash of a member by itself, which does not depend on the numbers of the members.
 func (m *Model) looks(s *State, x int) uint64 {
 	q := &s.Members[x]
-	h := mix(uint64(s.Seconds>>x&1), uint64(q.Disk)|uint64(q.Role)<<8|uint64(q.Votes.size())<<16|uint64(q.Commit)<<24)
+	h := mix(uint64(s.Seconds>>x&1), uint64(q.Disk)|uint64(q.Role)<<8|uint64(q.Votes.size())<<16|uint64(q.Commit)<<24|
+		uint64(q.Lease.Confirmed)<<32|uint64(q.Lease.Due)<<40)
+	if int(s.Session.At) == x+1 {
+		h = mix(h, 1)
+	}
 	for k := range Disks {
 		d := &s.Disks[x*Disks+k]
 		h = mix(h, uint64(d.Cluster)|uint64(d.Term)<<8|uint64(d.VoteTerm)<<16)
@@ -138,9 +184,9 @@ func (m *Model) looks(s *State, x int) uint64 {
 // all where the operator's word may change which one that is.
 func (m *Model) fixed() int {
 	switch {
-	case m.asymmetric:
+	case m.asymmetric || m.bounds.Import > 0 || m.bounds.Blank && m.bounds.Voters < m.bounds.Members:
 		return m.bounds.Members
-	case !m.bounds.Blank || m.rules.BirthByMajority && m.bounds.Words == 0:
+	case !m.bounds.Blank || m.without(EveryVoter) && m.bounds.Words == 0:
 		return 0
 	case m.bounds.Words == 0:
 		return 1

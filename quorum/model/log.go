@@ -23,16 +23,19 @@ type Kind uint8
 
 // The kinds of entries.
 const (
-	Noop   Kind = iota // the first entry of a leader
-	Write              // a client's write
-	Config             // the members from here on
+	Noop     Kind = iota // the first entry of a leader
+	Write                // a client's write
+	Config               // the members from here on
+	Ending               // the end of the session
+	Attach               // the session's next connection
+	Restored             // without RestoreInLog: a state that the leader alone has
 )
 
 // Entry is an entry of a log.
 type Entry struct {
 	Term      uint8
 	Kind      Kind
-	Value     uint8 // of a Write
+	Value     uint8 // of a Write: its number, or command(generation, seq)
 	Voters    Set   // of a Config
 	Nonvoters Set   // of a Config
 }
@@ -46,12 +49,22 @@ type log struct {
 	prefix  LogID // all entries but the last
 	config  int   // index of the newest Config; 0 if there is none
 	shape   uint64
+	session session // after all entries
+	ended   bool    // the session has ended
+}
+
+// session is the state's knowledge of the session's commands.
+type session struct {
+	generation uint8 // of the newest connection
+	seq        uint8 // of the newest command of it
+	twice      bool  // a command took effect twice, behind a gap, or on an older connection
 }
 
 // logs is the table of all logs that an exploration has seen. It grows, and never changes.
 type logs struct {
-	all  []log
-	next map[appended]LogID
+	without Rules
+	all     []log
+	next    map[appended]LogID
 }
 
 type appended struct {
@@ -59,8 +72,8 @@ type appended struct {
 	entry Entry
 }
 
-func newLogs() logs {
-	return logs{all: []log{{}}, next: map[appended]LogID{}}
+func newLogs(without Rules) logs {
+	return logs{without: without, all: []log{{session: session{generation: 1}}}, next: map[appended]LogID{}}
 }
 
 // add returns the log that is id with one more entry.
@@ -70,7 +83,9 @@ func (t *logs) add(id LogID, e Entry) LogID {
 		return next
 	}
 	old := t.all[id]
-	l := log{prefix: id, config: old.config, shape: mix(old.shape, uint64(e.Term)<<8|uint64(e.Kind))}
+	l := log{prefix: id, config: old.config, session: old.session, ended: old.ended || e.Kind == Ending,
+		shape: mix(old.shape, uint64(e.Term)<<16|uint64(e.Value)<<8|uint64(e.Kind))}
+	l.session.apply(e, t.without)
 	l.entries = append(append(l.entries, old.entries...), e)
 	if e.Kind == Config {
 		l.config = len(l.entries)
@@ -82,6 +97,24 @@ func (t *logs) add(id LogID, e Entry) LogID {
 	t.all = append(t.all, l)
 	t.next[key] = next
 	return next
+}
+
+// apply applies an entry to the session: a command that was applied is skipped, one behind a gap
+// and one of an older connection are refused.
+func (s *session) apply(e Entry, without Rules) {
+	switch {
+	case e.Kind == Attach:
+		s.generation, s.seq = maxGeneration, 0
+	case e.Kind != Write || e.Value < command(1, 0):
+	case e.Value < command(int(s.generation), 0):
+		s.twice = s.twice || without.has(RefuseMoved)
+	case e.Value == command(int(s.generation), int(s.seq)+1):
+		s.seq++
+	case e.Value <= command(int(s.generation), int(s.seq)):
+		s.twice = s.twice || without.has(DropRepeats)
+	default:
+		s.twice = s.twice || without.has(RefuseGaps)
+	}
 }
 
 // length is the index of the last entry.
@@ -109,7 +142,18 @@ func (t *logs) common(a, b LogID) int {
 	return n
 }
 
-// config is the newest configuration, committed or not: the one that a server acts by.
+// matches is the length of the longest common prefix as Raft sees it: it compares the terms of the
+// entries, and relies on a term having one entry at an index.
+func (t *logs) matches(a, b LogID) int {
+	n := min(t.length(a), t.length(b))
+	x, y := t.all[t.first(a, n)].entries, t.all[t.first(b, n)].entries
+	for n > 0 && x[n-1].Term != y[n-1].Term {
+		n--
+	}
+	return n
+}
+
+// config is the newest configuration, committed or not.
 func (t *logs) config(id LogID) Entry {
 	l := &t.all[id]
 	if l.config == 0 {

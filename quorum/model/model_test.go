@@ -1,101 +1,99 @@
 package model
 
 import (
+	"context"
 	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 )
 
-var long = flag.Bool("model.long", false, "explore larger bounds, for some minutes")
+var (
+	long   = flag.Bool("model.long", false, "explore larger bounds, for some minutes")
+	update = flag.Bool("update", false, "write the counterexamples to testdata")
+)
+
+// explore explores and logs the size.
+func explore(t *testing.T, without Rules, b Bounds) (*Model, Result) {
+	t.Helper()
+	if err := b.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	m := New(without, b)
+	start := time.Now()
+	r, err := Explore(t.Context(), m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%s: %d states, %d steps deep, %.1f s", Flags(without, b), r.States, r.Depth, time.Since(start).Seconds())
+	return m, r
+}
+
+// protocols are the bounds of TestProtocol: each mechanism with those that it needs.
+var protocols = []Bounds{
+	{Members: 3, Terms: 2, Entries: 1, Lost: 1, Changes: 3, Lemmas: true},
+	{Members: 3, Terms: 2, Entries: 1, Lost: 1, Changes: 3, Blank: true},
+	{Members: 3, Terms: 1, Entries: 1, Lost: 3, Changes: 9},
+	{Members: 3, Terms: 1, Entries: 2, Words: 2, Lost: 1, Blank: true},
+	{Members: 3, Terms: 3, Lemmas: true},
+	{Members: 2, Terms: 2, Entries: 1, Lost: 1, Returns: 1, Changes: 3, Words: 1, Blank: true},
+	{Members: 4, Voters: 3, Terms: 1, Changes: 3, Remove: true, Lemmas: true},
+	{Members: 3, Terms: 2, Changes: 2, Remove: true, Parallel: true, Early: true, Lemmas: true},
+	{Members: 3, Terms: 2, Entries: 1, Parallel: true, Early: true, Lemmas: true},
+	{Members: 3, Terms: 2, Snapshots: true, Parallel: true, Early: true},
+	{Members: 3, Terms: 1, Import: 2, Blank: true},
+	{Members: 3, Terms: 2, Entries: 2, Commands: 2},
+	{Members: 3, Terms: 1, Lease: 3, Errors: 1, Suspends: 1},
+	{Members: 3, Terms: 1, Lease: 3, Parallel: true, Early: true},
+	{Members: 3, Terms: 2, Lease: 3, Steady: true, Led: true},
+}
+
+// larger are the bounds of TestProtocol with -model.long.
+var larger = []Bounds{
+	{Members: 3, Terms: 2, Entries: 1, Lost: 2, Changes: 6, Lemmas: true},
+	{Members: 3, Terms: 2, Entries: 1, Lost: 1, Returns: 1, Changes: 3},
+	{Members: 3, Terms: 1, Entries: 2, Lost: 1, Changes: 3, Words: 1, Blank: true},
+	{Members: 3, Terms: 2, Entries: 2, Lost: 2, Changes: 3, Blank: true},
+	{Members: 3, Terms: 3, Lost: 1, Changes: 3, Lemmas: true},
+	{Members: 3, Terms: 3, Entries: 1, Lemmas: true},
+	{Members: 3, Terms: 2, Lost: 1, Changes: 3, Parallel: true, Early: true, Lemmas: true},
+	{Members: 3, Terms: 2, Lease: 3},
+}
 
 // TestProtocol explores the protocol that is built. No state breaks the contract.
 func TestProtocol(t *testing.T) {
-	bounds := []Bounds{
-		{Members: 3, Terms: 2, Writes: 1, Replaced: 1, Changes: 3},
-		{Members: 3, Terms: 2, Writes: 1, Replaced: 1, Changes: 3, Blank: true},
-		{Members: 3, Terms: 1, Writes: 1, Replaced: 3, Changes: 9},
-		{Members: 3, Terms: 1, Writes: 2, Words: 2, Replaced: 1, Blank: true},
-		{Members: 3, Terms: 3, Writes: 0},
-		{Members: 2, Terms: 2, Writes: 1, Replaced: 1, Returns: 1, Changes: 3, Words: 1, Blank: true},
-	}
+	bounds := protocols
 	if *long {
-		bounds = []Bounds{
-			{Members: 3, Terms: 2, Writes: 1, Replaced: 2, Changes: 6},
-			{Members: 3, Terms: 2, Writes: 1, Replaced: 1, Returns: 1, Changes: 3},
-			{Members: 3, Terms: 1, Writes: 2, Replaced: 1, Changes: 3, Words: 1, Blank: true},
-			{Members: 3, Terms: 2, Writes: 2, Replaced: 2, Changes: 3, Blank: true},
-			{Members: 3, Terms: 3, Writes: 0, Replaced: 1, Changes: 3},
-			{Members: 3, Terms: 3, Writes: 1},
-		}
+		bounds = larger
 	}
 	if testing.Short() {
 		bounds = bounds[:1]
 	}
 	for _, b := range bounds {
-		m := New(Rules{}, b)
-		start := time.Now()
-		r, err := Explore(m)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Logf("%+v: %d states, %d steps deep, %.1f s", b, r.States, r.Depth, time.Since(start).Seconds())
-		if r.Broken != Kept {
-			t.Errorf("%+v: %v\n%s", b, r.Broken, m.Text(r.Script))
-		}
+		t.Run(name(Flags(0, b)), func(t *testing.T) {
+			t.Parallel()
+			if m, r := explore(t, 0, b); r.Broken != Kept {
+				t.Errorf("%v\n%s", r.Broken, m.Text(r.Script))
+			}
+		})
 	}
 }
 
-// mutation is a part that the protocol lacks, or an assumption that does not hold.
+func name(flags string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(flags, " -", " "), " ", "_")
+}
+
+// mutation is the protocol without some rules. The script that shows why it needs them is in
+// testdata, under the name.
 type mutation struct {
 	name   string
 	rules  Rules
 	bounds Bounds
 	broken Invariant // Kept: the contract does not depend on it
 	steps  int       // of a shortest counterexample
-}
-
-var mutations = []mutation{
-	{"servers are numbers: two leaders", Rules{ByNumber: true, BirthByMajority: true},
-		Bounds{Members: 3, Terms: 1, Replaced: 1, Blank: true}, OneLeader, 13},
-	{"servers are numbers: two histories", Rules{ByNumber: true, BirthByMajority: true},
-		Bounds{Members: 3, Terms: 2, Replaced: 1, Blank: true, Find: OneEntry}, OneEntry, 18},
-	{"votes of a replaced disk count", Rules{VotesByNumber: true},
-		Bounds{Members: 3, Terms: 1, Replaced: 1}, OneLeader, 8},
-	{"acknowledgements of a replaced disk count", Rules{AcksByNumber: true},
-		Bounds{Members: 3, Terms: 2, Replaced: 1}, NothingLost, 11},
-	{"a majority gives birth", Rules{BirthByMajority: true, LostMajority: true},
-		Bounds{Members: 3, Terms: 1, Writes: 2, Replaced: 1, Blank: true}, OneCluster, 23},
-	{"a join is forgotten", Rules{VolatileJoin: true},
-		Bounds{Members: 3, Terms: 2, Replaced: 1, Blank: true}, NothingLost, 27},
-	{"the word names a running member", Rules{RunningWord: true},
-		Bounds{Members: 3, Terms: 1, Writes: 2, Words: 1, Blank: true}, OneCluster, 18},
-	{"an answer does not say whom the word names", Rules{SilentWord: true},
-		Bounds{Members: 3, Terms: 1, Writes: 2, Words: 1, Blank: true}, OneCluster, 18},
-	{"the word is false", Rules{FalseWord: true},
-		Bounds{Members: 3, Terms: 1, Writes: 2, Words: 1, Blank: true}, OneCluster, 18},
-	{"a vote is two transactions", Rules{HalfVote: true},
-		Bounds{Members: 3, Terms: 3}, NothingLost, 14},
-	{"a saved term falls", Rules{FallingTerm: true},
-		Bounds{Members: 3, Terms: 2}, NothingLost, 8},
-	{"a change without a majority", Rules{LonelyChange: true},
-		Bounds{Members: 3, Terms: 2, Replaced: 1, Changes: 3}, NothingLost, 11},
-	{"a change before the one before is committed", Rules{HastyChange: true},
-		Bounds{Members: 3, Terms: 2, Replaced: 1, Changes: 3}, NothingLost, 17},
-	{"two voters change in one entry", Rules{SkipNonvoter: true},
-		Bounds{Members: 3, Terms: 2, Replaced: 1, Returns: 1, Changes: 3}, NothingLost, 20},
-	{"two disks of three are lost", Rules{LostMajority: true},
-		Bounds{Members: 3, Terms: 1, Writes: 2, Replaced: 2, Blank: true}, OneCluster, 26},
-	{"a disk is set back", Rules{SetBack: true},
-		Bounds{Members: 3, Terms: 1}, OneLeader, 7},
-	{"one disk of three is lost, before the cluster has a write", Rules{LostMajority: true},
-		Bounds{Members: 3, Terms: 1, Writes: 2, Replaced: 1, Changes: 3, Blank: true}, Kept, 0},
-	{"a voter counts before it has the log", Rules{PromoteEmpty: true},
-		Bounds{Members: 3, Terms: 2, Replaced: 1, Changes: 3}, Kept, 0},
-	{"the new disk first, then the old one", Rules{PromoteFirst: true},
-		Bounds{Members: 3, Terms: 2, Replaced: 1, Changes: 3}, Kept, 0},
-	{"servers outside the configuration get votes", Rules{AnyCandidate: true},
-		Bounds{Members: 3, Terms: 2, Replaced: 1, Changes: 3}, Kept, 0},
 }
 
 // TestMutations takes parts of the protocol away. The explorer finds a counterexample for each that
@@ -106,75 +104,170 @@ func TestMutations(t *testing.T) {
 	}
 	for _, u := range mutations {
 		t.Run(u.name, func(t *testing.T) {
-			m := New(u.rules, u.bounds)
-			r, err := Explore(m)
-			if err != nil {
-				t.Fatal(err)
-			}
+			t.Parallel()
+			m, r := explore(t, u.rules, u.bounds)
 			if r.Broken != u.broken || len(r.Script) != u.steps {
 				t.Errorf("broken: %v, in %d steps; want %v, in %d", r.Broken, len(r.Script), u.broken, u.steps)
 			}
-			t.Logf("%d states\n%s", r.States, m.Text(r.Script))
+			if r.Broken != Kept {
+				golden(t, filepath.Join("testdata", u.name+".txt"), heading(u, r)+m.Text(r.Script))
+			}
 		})
 	}
 }
 
-// The counterexample to changes of members by a leader that has committed nothing in its term needs
-// four members and 47 steps, too many to be found. It is played here.
-func TestChangeByAnUnsettledLeader(t *testing.T) {
-	bounds := Bounds{Members: 4, Terms: 4, Replaced: 2, Returns: 6, Changes: 6}
-	rules := Rules{UnsettledChange: true}
-	m := New(rules, bounds)
-	s, err := m.Follow(unsettled)
-	if err != nil {
-		t.Fatal(err)
+func heading(u mutation, r Result) string {
+	return fmt.Sprintf("# %s, %s after %d steps: a shortest counterexample, from\n# go run ./cmd/jepsen model %s\n\n",
+		u.name, r.Broken, len(r.Script), Flags(u.rules, u.bounds))
+}
+
+// golden compares text with a file of testdata.
+func golden(t *testing.T, file, text string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(file, []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		return
 	}
-	if s.Broken != NothingLost {
-		t.Errorf("broken: %v\n%s", s.Broken, m.Text(unsettled))
-	}
-	_, err = New(Rules{}, bounds).Follow(unsettled)
-	if err == nil || !strings.Contains(err.Error(), "Action:19") {
-		t.Errorf("the protocol takes all steps, or ends at another than the first removal: %v", err)
+	want, err := os.ReadFile(file)
+	if err != nil || string(want) != text {
+		t.Errorf("%s differs (%v); -update writes\n%s", file, err, text)
 	}
 }
 
-// unsettled is the counterexample. Members are 0 to 3, their disks 0 to 7.
-var unsettled = []Step{
-	// Member 2 leads term 2, and adds the second disks of members 3 and 0 as nonvoters.
-	{Replace, 3, 0, 0}, {Stand, 2, 0, 0}, {Vote, 0, 2, 4}, {Vote, 1, 2, 4}, {Lead, 2, 0, 0},
-	{Store, 0, 2, 0}, {Store, 1, 2, 0}, {Commit, 2, 2, 0}, {Add, 2, 7, 0},
-	{Store, 0, 2, 0}, {Store, 1, 2, 0}, {Commit, 2, 3, 0},
-	{Return, 3, 0, 0}, {Store, 3, 2, 0}, {Store, 3, 2, 0}, {Replace, 0, 0, 0}, {Add, 2, 1, 0},
-	{Store, 1, 2, 0}, {Store, 3, 2, 0}, {Commit, 2, 4, 0},
-	// Member 0 is back with its first disk and leads term 3. It alone knows that 3's is removed.
-	{Return, 0, 0, 0}, {Store, 0, 2, 0}, {Return, 3, 0, 0}, {Stand, 0, 0, 0},
-	{Vote, 1, 3, 0}, {Vote, 2, 3, 0}, {Lead, 0, 0, 0}, {Join, 3, 1, 0}, {Store, 3, 3, 0}, {Remove, 0, 6, 0},
-	// Member 1 leads term 4, and commits that 0's is removed, with member 3's first disk.
-	{Return, 3, 0, 0}, {Return, 0, 0, 0}, {Stand, 1, 0, 0}, {Vote, 2, 4, 2}, {Vote, 3, 4, 2}, {Lead, 1, 0, 0},
-	{Join, 0, 1, 0}, {Store, 0, 4, 0}, {Remove, 1, 0, 0},
-	{Store, 3, 4, 0}, {Store, 3, 4, 0}, {Commit, 1, 6, 0},
-	// Member 0 is back with its first disk. 2 has heard of neither removal: a majority of three.
-	{Return, 0, 0, 0}, {Stand, 0, 0, 0}, {Stand, 0, 0, 0}, {Vote, 2, 5, 0}, {Lead, 0, 0, 0},
+// TestEveryRuleIsTakenAway compares the mutations with the rules, and testdata with the mutations.
+func TestEveryRuleIsTakenAway(t *testing.T) {
+	var taken Rules
+	files := map[string]bool{}
+	for _, u := range mutations {
+		taken |= u.rules
+		if u.broken != Kept {
+			files[u.name+".txt"] = true
+		}
+	}
+	for r := range NumRules {
+		if !taken.has(r) {
+			t.Errorf("no mutation is without %v", r)
+		}
+	}
+	found, err := os.ReadDir("testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range found {
+		if !files[f.Name()] {
+			t.Errorf("testdata/%s is of no mutation", f.Name())
+		}
+	}
+}
+
+// TestScripts plays the scripts of testdata. With all rules the protocol has no such behaviour.
+func TestScripts(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scripts: %v", err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, m, script, err := Play(string(text))
+		if err != nil || out != string(text) {
+			t.Errorf("%s: %v; it gives\n%s", file, err, out)
+			continue
+		}
+		if s, err := m.Follow(script); err != nil || s.Broken == Kept {
+			t.Errorf("%s: breaks nothing: %v", file, err)
+		}
+		if s, err := New(0, m.bounds).Follow(script); err == nil && s.Broken != Kept {
+			t.Errorf("%s: the protocol with all rules has this behaviour", file)
+		}
+	}
 }
 
 // TestSymmetry compares the numbers of states with and without the symmetry of the members.
 func TestSymmetry(t *testing.T) {
-	with, err := Explore(New(Rules{}, Bounds{Members: 3, Terms: 1, Writes: 1, Replaced: 1, Changes: 3}))
-	if err != nil {
-		t.Fatal(err)
+	for _, b := range []Bounds{
+		{Members: 3, Terms: 1, Entries: 1, Lost: 1, Changes: 3},
+		{Members: 3, Terms: 1, Lease: 3},
+		{Members: 3, Terms: 1, Parallel: true, Early: true, Snapshots: true},
+	} {
+		_, with := explore(t, 0, b)
+		m := New(0, b)
+		m.asymmetric = true
+		without, err := Explore(context.Background(), m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		least := 4 // of 6 orders; with a client, of 2
+		if b.Lease > 0 {
+			least = 1
+		}
+		if without.Depth != with.Depth || without.States < least*with.States || without.States > 6*with.States {
+			t.Errorf("%+v: %d states, %d deep with the symmetry, %d and %d without", b, with.States, with.Depth,
+				without.States, without.Depth)
+		}
 	}
-	b := Bounds{Members: 3, Terms: 1, Writes: 1, Replaced: 1, Changes: 3, Blank: true, Words: 1}
-	if n := New(Rules{}, b).fixed(); n != 3 {
+	blank := Bounds{Members: 3, Terms: 1, Blank: true, Words: 1}
+	if n := New(0, blank).fixed(); n != 3 {
 		t.Errorf("%d members are fixed where the operator decides which one begins; want 3", n)
 	}
-	b.Blank = false
-	m := New(Rules{}, b)
-	m.asymmetric = true
-	without, err := Explore(m)
-	if err != nil {
-		t.Fatal(err)
+}
+
+// TestFrontier returns the states of a frontier as they were pushed.
+func TestFrontier(t *testing.T) {
+	m := New(0, Bounds{Members: 3, Terms: 2, Entries: 1, Lost: 1, Changes: 3, Lease: 3})
+	s := m.First()
+	want := []State{s}
+	for i := 0; i < len(want) && len(want) < 40000; i++ {
+		s := want[i]
+		m.Next(&s, func(n *State, _ Step) { want = append(want, *n) })
 	}
-	if without.Depth != with.Depth || without.States < 4*with.States || without.States > 6*with.States {
-		t.Errorf("%d states, %d deep with the symmetry, %d and %d without", with.States, with.Depth, without.States, without.Depth)
+	var f frontier
+	for i := range want {
+		f.push(&want[i])
 	}
+	i := 0
+	f.drain(func(s *State) bool {
+		if *s != want[i] {
+			t.Fatalf("state %d of %d differs", i, len(want))
+		}
+		i++
+		return true
+	})
+	if i != len(want) || len(f.chunks) < 2 {
+		t.Errorf("%d states of %d, in %d chunks", i, len(want), len(f.chunks))
+	}
+}
+
+// TestWalks takes random walks beyond the bounds of TestProtocol, and finds a planted fault.
+func TestWalks(t *testing.T) {
+	walks := 150
+	if testing.Short() {
+		walks = 10
+	}
+	b := Bounds{Members: 4, Voters: 3, Terms: 4, Entries: 3, Lost: 2, Returns: 2, Changes: 5, Remove: true, Parallel: true,
+		Early: true, Snapshots: true, Lemmas: true}
+	for seed := range uint64(walks) {
+		m := New(0, b)
+		if script, broken := Walk(m, seed, 200); broken != Kept {
+			t.Fatalf("seed %d: %v\n%s", seed, broken, m.Text(Shorten(m, script)))
+		}
+	}
+	for seed := range uint64(10000) {
+		m := New(Without(HeldAcks), b)
+		script, broken := Walk(m, seed, 200)
+		if broken == Kept {
+			continue
+		}
+		short := Shorten(m, script)
+		if s, err := m.Follow(short); err != nil || s.Broken != broken || len(short) > len(script) {
+			t.Errorf("seed %d: shortened from %d steps to %d: %v, %v", seed, len(script), len(short), err, s.Broken)
+		}
+		t.Logf("seed %d, %d steps, shortened to %d", seed, len(script), len(short))
+		return
+	}
+	t.Error("no walk finds an acknowledgement that is not held back")
 }

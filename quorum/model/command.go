@@ -1,0 +1,45 @@
+package model
+
+// The commands of one session: (generation, seq), each sent once by the client, and forwarded again
+// and again by its member, so that each leader may append it at any time, several times. The state
+// decides when it is applied; see session in log.go.
+
+// command is the Value of an entry with a command.
+func command(generation, seq int) uint8 { return uint8(generation<<4 | seq) }
+
+// commands has the leader x append commands of the session, and the attach of its next connection.
+func (m *Model) commands(s *State, x int) {
+	if m.bounds.Commands == 0 {
+		return
+	}
+	if int(s.Entries) >= m.bounds.Entries {
+		return
+	}
+	for g := 1; g <= maxGeneration; g++ {
+		for seq := 1; seq <= int(s.Session.Sent[g-1]); seq++ {
+			n := *s
+			n.Entries++
+			step := Step{Action: Submit, B: uint8(g), C: uint8(seq)}
+			m.append(s, &n, x, Entry{Kind: Write, Value: command(g, seq)}, step)
+		}
+	}
+	if m.logs.all[s.disk(x).Log].session.generation < maxGeneration {
+		n := *s
+		n.Entries++
+		m.append(s, &n, x, Entry{Kind: Attach}, Step{Action: Reattach, B: maxGeneration})
+	}
+}
+
+// issue has the client send its next command. It uses a connection from when its attach is
+// committed, and none before it.
+func (m *Model) issue(s *State) {
+	if m.bounds.Commands == 0 {
+		return
+	}
+	g := int(m.logs.all[s.Clusters[0].Committed].session.generation)
+	if int(s.Session.Sent[g-1]) < m.bounds.Commands {
+		n := *s
+		n.Session.Sent[g-1]++
+		m.emit(s, &n, Step{Action: Issue, A: uint8(g)})
+	}
+}
