@@ -26,7 +26,7 @@ type modelFlags struct {
 	bounds        model.Bounds
 	without       model.Rules
 	names, find   string
-	script        string
+	script, reach string
 	walks, length int
 	seed          uint64
 }
@@ -44,6 +44,7 @@ func (f *modelFlags) define(c *commandLine) {
 	c.StringVar(&f.names, "without", "", "the rules to take away, a `list` of those below")
 	c.StringVar(&f.find, "find", model.Kept.Name(), "the only promise to look for, its `name` or any")
 	c.StringVar(&f.script, "script", "", "play the script in this `file` instead, and print it with its answers")
+	c.StringVar(&f.reach, "reach", "", "the shortest way to a rare state instead, its `name`; it has bounds of its own")
 	c.IntVar(&f.walks, "walks", 0, "random walks instead of all states")
 	c.IntVar(&f.length, "length", 200, "steps of a walk")
 	c.Uint64Var(&f.seed, "seed", 1, "the first walk's seed; the others follow")
@@ -58,6 +59,9 @@ func (f *modelFlags) check() (err error) {
 	if f.without, err = model.ParseRules(f.names); err != nil {
 		return err
 	}
+	if _, ok := model.GoalNamed(f.reach); f.reach != "" && !ok {
+		return fmt.Errorf("there is no state %q", f.reach)
+	}
 	return f.bounds.Validate()
 }
 
@@ -67,11 +71,15 @@ func modelRules() string {
 	b.WriteString("\nRules, the protocol without each, and the argument for it (a page of docs/decisions, or other):\n")
 	for r := range model.NumRules {
 		i := r.Info()
-		fmt.Fprintf(&b, "  %-22s %s (%s)\n", i.Name, i.Taken, i.Page)
+		fmt.Fprintf(&b, "  %-23s %s (%s)\n", i.Name, i.Taken, i.Page)
 	}
 	b.WriteString("\nPromises for -find:\n")
 	for i := model.Kept + 1; i < model.NumInvariants; i++ {
-		fmt.Fprintf(&b, "  %-22s broken: %v\n", i.Name(), i)
+		fmt.Fprintf(&b, "  %-23s broken: %v\n", i.Name(), i)
+	}
+	b.WriteString("\nRare states for -reach:\n")
+	for _, g := range model.Goals {
+		fmt.Fprintf(&b, "  %-23s %s\n", g.Name, g.Help)
 	}
 	b.WriteString("\n")
 	return b.String()
@@ -89,6 +97,8 @@ func runModel(ctx context.Context, args []string, stdout, stderr io.Writer) int 
 	switch {
 	case f.script != "":
 		err = f.play(stdout)
+	case f.reach != "":
+		err = f.way(ctx, stdout)
 	case f.walks > 0:
 		err = f.walk(ctx, stdout)
 	default:
@@ -125,6 +135,21 @@ func (f *modelFlags) explore(ctx context.Context, stdout io.Writer) error {
 		return err
 	}
 	return found(m, r.Script, r.Broken, stdout)
+}
+
+// way looks for a rare state.
+func (f *modelFlags) way(ctx context.Context, stdout io.Writer) error {
+	goal, _ := model.GoalNamed(f.reach)
+	m := model.New(f.without, goal.Bounds)
+	r, err := model.Reach(ctx, m, goal.Reached)
+	if err == nil && !r.Reached {
+		err = fmt.Errorf("%d states, none of them is as wanted", r.States)
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(stdout, "# %s, after %d steps.\n\n%s", goal.Help, len(r.Script), m.Text(r.Script))
+	return nil
 }
 
 // walk takes random walks.

@@ -11,20 +11,20 @@ func (m *Model) beats(s *State, x int) {
 			continue
 		}
 		if m.without(NewBeatsInLoop) && t > d.Term && p.Role == Leader {
-			n := *s
+			n := m.from(s)
 			n.disk(x).Term = t // and the main loop goes on as a leader
-			m.emit(s, &n, Step{Action: Raise, A: uint8(x), B: t})
+			m.emit(s, n, Step{Action: Raise, A: uint8(x), B: t})
 		}
 		if m.without(EqualBeatsInLoop) && t == d.Term && p.Beat != t {
-			n := *s
+			n := m.from(s)
 			n.Members[x].Beat = t
-			m.emit(s, &n, Step{Action: Check, A: uint8(x), B: t})
+			m.emit(s, n, Step{Action: Check, A: uint8(x), B: t})
 		}
 	}
 	if p.Beat != 0 {
-		n := *s
+		n := m.from(s)
 		n.follow(x, p.Beat)
 		n.Members[x].Beat = 0
-		m.emit(s, &n, Step{Action: Late, A: uint8(x)})
+		m.emit(s, n, Step{Action: Late, A: uint8(x)})
 	}
 }

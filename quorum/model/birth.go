@@ -30,9 +30,9 @@ func (m *Model) birth(s *State, x int) {
 		if y == x || !required.has(Server(y)) || !m.blank(s, y) || refused || p.Blank&v != 0 {
 			continue
 		}
-		n := *s
+		n := m.from(s)
 		n.Members[x].Blank = p.Blank&^of | v
-		m.emit(s, &n, Step{Action: Ask, A: uint8(x), B: uint8(y)})
+		m.emit(s, n, Step{Action: Ask, A: uint8(x), B: uint8(y)})
 	}
 	need := required.size()
 	if m.without(EveryVoter) {
@@ -73,15 +73,15 @@ func (m *Model) begin(s *State, x int, voters Set) {
 			voters |= 1 << (y * Disks)
 		}
 	}
-	n := *s
+	n := m.from(s)
 	first := m.logs.add(s.disk(x).Log, Entry{Term: 1, Kind: Config, Voters: voters})
 	for c := range n.Clusters {
 		if k := &n.Clusters[c]; k.First == 0 || k.First == first {
 			k.First = first
-			m.crash(&n, x)
+			m.crash(n, x)
 			d := n.disk(x)
 			d.Cluster, d.Term, d.Log = uint8(c+1), max(d.Term, 1), first
-			m.emit(s, &n, Step{Action: Birth, A: uint8(x), B: uint8(c + 1)})
+			m.emit(s, n, Step{Action: Birth, A: uint8(x), B: uint8(c + 1)})
 			return
 		}
 	}
@@ -96,10 +96,10 @@ func (m *Model) say(s *State, x int) {
 		if word.has(Server(x)) || !m.wordIsTrue(s, word) {
 			continue
 		}
-		n := *s
+		n := m.from(s)
 		n.Words++
 		n.Members[x].Word, n.Members[x].Blank = uint8(word), 0
-		m.emit(s, &n, Step{Action: Say, A: uint8(x), B: uint8(word)})
+		m.emit(s, n, Step{Action: Say, A: uint8(x), B: uint8(word)})
 	}
 }
 
@@ -129,7 +129,7 @@ func (m *Model) bring(s *State) {
 	for a := range most + 1 {
 		for b := range most + 1 {
 			for c := range most + 1 {
-				n := *s
+				n := m.from(s)
 				for x, length := range [3]int{a, b, c} {
 					d := n.disk(x)
 					for i := range length {
@@ -147,7 +147,7 @@ func (m *Model) bring(s *State) {
 				for i := range middle {
 					k.In[i+1] = 1
 				}
-				m.emit(s, &n, Step{Action: Bring, A: uint8(a), B: uint8(b), C: uint8(c)})
+				m.emit(s, n, Step{Action: Bring, A: uint8(a), B: uint8(b), C: uint8(c)})
 			}
 		}
 	}
@@ -161,14 +161,14 @@ func (m *Model) join(s *State, x int) {
 		if !m.addressed(s, uint8(c+1), v) {
 			continue
 		}
-		n := *s
+		n := m.from(s)
 		n.Members[x].Blank, n.Members[x].Word = 0, 0
 		if m.without(DurableJoin) {
 			n.Members[x].Cluster = uint8(c + 1)
 		} else {
 			n.Disks[v].Cluster = uint8(c + 1)
 		}
-		m.emit(s, &n, Step{Action: Join, A: uint8(x), B: uint8(c + 1)})
+		m.emit(s, n, Step{Action: Join, A: uint8(x), B: uint8(c + 1)})
 	}
 }
 

@@ -18,8 +18,8 @@ func (m *Model) changes(s *State, x int) {
 		}
 		if m.bounds.Remove && config.Voters.has(v) {
 			next := Entry{Kind: Config, Voters: config.Voters &^ (1 << v), Nonvoters: config.Nonvoters}
-			n := *s
-			m.append(s, &n, x, next, Step{Action: Remove, B: uint8(v)})
+			n := m.from(s)
+			m.append(s, n, x, next, Step{Action: Remove, B: uint8(v)})
 		}
 		_, counted := m.identity(v, config.Voters, m.without(DiskIDs))
 		if counted && m.others(config.Voters|config.Nonvoters, v) == 0 {
@@ -71,8 +71,8 @@ func (m *Model) takeIn(s *State, x int, v Server, config Entry) {
 		step.Action = Promote
 		next.Voters, next.Nonvoters = next.Voters|one, next.Nonvoters&^one
 	}
-	n := *s
-	m.append(s, &n, x, next, step)
+	n := m.from(s)
+	m.append(s, n, x, next, step)
 }
 
 // lowest is the server of a set with the lowest number.

@@ -17,16 +17,16 @@ func (m *Model) commands(s *State, x int) {
 	}
 	for g := 1; g <= maxGeneration; g++ {
 		for seq := 1; seq <= int(s.Session.Sent[g-1]); seq++ {
-			n := *s
+			n := m.from(s)
 			n.Entries++
 			step := Step{Action: Submit, B: uint8(g), C: uint8(seq)}
-			m.append(s, &n, x, Entry{Kind: Write, Value: command(g, seq)}, step)
+			m.append(s, n, x, Entry{Kind: Write, Value: command(g, seq)}, step)
 		}
 	}
 	if m.logs.all[s.disk(x).Log].session.generation < maxGeneration {
-		n := *s
+		n := m.from(s)
 		n.Entries++
-		m.append(s, &n, x, Entry{Kind: Attach}, Step{Action: Reattach, B: maxGeneration})
+		m.append(s, n, x, Entry{Kind: Attach}, Step{Action: Reattach, B: maxGeneration})
 	}
 }
 
@@ -38,8 +38,8 @@ func (m *Model) issue(s *State) {
 	}
 	g := int(m.logs.all[s.Clusters[0].Committed].session.generation)
 	if int(s.Session.Sent[g-1]) < m.bounds.Commands {
-		n := *s
+		n := m.from(s)
 		n.Session.Sent[g-1]++
-		m.emit(s, &n, Step{Action: Issue, A: uint8(g)})
+		m.emit(s, n, Step{Action: Issue, A: uint8(g)})
 	}
 }

@@ -34,10 +34,10 @@ func (m *Model) notify(s *State, x int) {
 		if w == me || !pair && !(m.without(NoticeToPair) && (config.Voters|config.Nonvoters).has(w)) {
 			continue
 		}
-		n := *s
+		n := m.from(s)
 		if early := &n.term(x).Early[w]; int(*early) < i {
 			*early = uint8(i)
-			m.emit(s, &n, Step{Action: Notice, A: uint8(x), B: uint8(w), C: uint8(i)})
+			m.emit(s, n, Step{Action: Notice, A: uint8(x), B: uint8(w), C: uint8(i)})
 		}
 	}
 }
@@ -54,10 +54,10 @@ func (m *Model) heed(s *State, x int, t uint8, i int) {
 	if i > m.logs.length(log) || !same && !m.without(NoticePrevious) {
 		return
 	}
-	n := *s
+	n := m.from(s)
 	n.follow(x, t)
-	m.committed(&n, c, t, m.logs.first(log, i))
-	if n != *s {
-		m.emit(s, &n, Step{Action: Heed, A: uint8(x), B: t})
+	m.committed(n, c, t, m.logs.first(log, i))
+	if *n != *s {
+		m.emit(s, n, Step{Action: Heed, A: uint8(x), B: t})
 	}
 }

@@ -9,13 +9,13 @@ func (m *Model) elections(s *State, x int) {
 	config := m.config(s, x)
 	me, voter := m.identity(v, config.Voters, m.without(DiskInVotes))
 	if voter && p.Role != Leader && int(d.Term) <= m.bounds.Terms {
-		n := *s
+		n := m.from(s)
 		n.follow(x, d.Term+1)
 		e := &n.Disks[v]
 		e.VoteTerm, e.VoteFor = e.Term, v
 		n.Members[x].Role, n.Members[x].Votes = Candidate, 1<<me
 		n.Clusters[c-1].Terms[e.Term].Stands[v] = d.Log
-		m.emit(s, &n, Step{Action: Stand, A: uint8(x)})
+		m.emit(s, n, Step{Action: Stand, A: uint8(x)})
 	}
 	if p.Role == Candidate && config.Voters.majority(p.Votes) {
 		m.elected(s, x)
@@ -31,16 +31,16 @@ func (m *Model) elections(s *State, x int) {
 
 // elected makes member x the leader of its term.
 func (m *Model) elected(s *State, x int) {
-	n := *s
+	n := m.from(s)
 	v := n.server(x)
 	d, p := &n.Disks[v], &n.Members[x]
 	d.Log = m.logs.add(d.Log, Entry{Term: d.Term, Kind: Noop})
-	m.unsynced(&n, x)
+	m.unsynced(n, x)
 	p.Role, p.Votes = Leader, 0
-	m.track(&n, x)
-	m.acknowledge(&n, x, v, m.logs.length(d.Log))
-	m.led(&n, n.cluster(x), d.Term, v, d.Log)
-	m.emit(s, &n, Step{Action: Lead, A: uint8(x)})
+	m.track(n, x)
+	m.acknowledge(n, x, v, m.logs.length(d.Log))
+	m.led(n, n.cluster(x), d.Term, v, d.Log)
+	m.emit(s, n, Step{Action: Lead, A: uint8(x)})
 }
 
 // vote has the steps of member x when w, with this log, asks for its vote in term t, which is not
@@ -59,9 +59,9 @@ func (m *Model) vote(s *State, x int, t uint8, w Server, log LogID) {
 		return // it refuses, and keeps its term
 	}
 	if t > d.Term {
-		n := *s
+		n := m.from(s)
 		n.follow(x, t)
-		m.emit(s, &n, Step{Action: Adopt, A: uint8(x), B: t})
+		m.emit(s, n, Step{Action: Adopt, A: uint8(x), B: t})
 	}
 	again := d.VoteTerm == t && d.VoteFor == w
 	upToDate := m.logs.last(log) >= m.logs.last(d.Log) || m.without(UpToDateVotes)
@@ -70,19 +70,19 @@ func (m *Model) vote(s *State, x int, t uint8, w Server, log LogID) {
 	if stranger || p.Role == Leader && t == d.Term || !again && !fresh {
 		return
 	}
-	n := *s
+	n := m.from(s)
 	n.follow(x, t)
 	e := &n.Disks[v]
 	e.VoteTerm, e.VoteFor = t, w
 	if y := w.member(); n.server(y) == w && n.Members[y].Role == Candidate && n.Disks[w].Term == t {
 		n.Members[y].Votes |= 1 << id
 	}
-	m.emit(s, &n, Step{Action: Vote, A: uint8(x), B: t, C: uint8(w)})
+	m.emit(s, n, Step{Action: Vote, A: uint8(x), B: t, C: uint8(w)})
 	if m.without(VoteTransaction) && d.VoteTerm < t {
-		n = *s
-		m.crash(&n, x)
+		n = m.from(s)
+		m.crash(n, x)
 		n.follow(x, t)
 		n.Disks[v].VoteTerm = t
-		m.emit(s, &n, Step{Action: Half, A: uint8(x), B: t})
+		m.emit(s, n, Step{Action: Half, A: uint8(x), B: t})
 	}
 }

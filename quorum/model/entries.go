@@ -62,12 +62,12 @@ func (m *Model) entries(s *State, x int) {
 			m.receive(s, x, t, m.logs.add(m.logs.first(d.Log, kept), m.logs.at(log, kept+1)), kept+1, Store)
 		}
 		if same < min(sent, m.logs.length(d.Log)) {
-			n := *s
+			n := m.from(s)
 			n.disk(x).Unsynced = 0
-			m.crash(&n, x)
+			m.crash(n, x)
 			n.follow(x, t)
 			n.Disks[v].Log = m.logs.first(d.Log, same)
-			m.emit(s, &n, Step{Action: Cut, A: uint8(x), B: t})
+			m.emit(s, n, Step{Action: Cut, A: uint8(x), B: t})
 		}
 	}
 }
@@ -75,7 +75,7 @@ func (m *Model) entries(s *State, x int) {
 // receive has member x keep log, and acknowledge the first n entries to the leader of term t. Its
 // write waits for those that are under way, so the log is synced then.
 func (m *Model) receive(s *State, x int, t uint8, log LogID, n int, action Action) {
-	next := *s
+	next := m.from(s)
 	v := next.server(x)
 	next.follow(x, t)
 	d := &next.Disks[v]
@@ -86,10 +86,10 @@ func (m *Model) receive(s *State, x int, t uint8, log LogID, n int, action Actio
 	}
 	w := next.Clusters[next.cluster(x)-1].Terms[t].Leader
 	if next.leads(w, t) && (!stored || !m.without(NoticeBehindWrite)) {
-		m.acknowledge(&next, w.member(), v, n)
+		m.acknowledge(next, w.member(), v, n)
 	}
-	if next != *s {
-		m.emit(s, &next, Step{Action: action, A: uint8(x), B: t})
+	if *next != *s {
+		m.emit(s, next, Step{Action: action, A: uint8(x), B: t})
 	}
 }
 
@@ -97,9 +97,9 @@ func (m *Model) receive(s *State, x int, t uint8, log LogID, n int, action Actio
 func (m *Model) leader(s *State, x int) {
 	m.commit(s, x)
 	if m.bounds.Commands == 0 && int(s.Entries) < m.bounds.Entries {
-		n := *s
+		n := m.from(s)
 		n.Entries++
-		m.append(s, &n, x, Entry{Kind: Write, Value: n.Entries}, Step{Action: Propose})
+		m.append(s, n, x, Entry{Kind: Write, Value: n.Entries}, Step{Action: Propose})
 	}
 }
 
@@ -124,10 +124,10 @@ func (m *Model) commit(s *State, x int) {
 		if e.Term != d.Term && !m.without(OwnTermCommits) || !config.Voters.majority(have) && !alone {
 			continue
 		}
-		n := *s
+		n := m.from(s)
 		n.Members[x].Commit = uint8(i)
-		m.committed(&n, n.cluster(x), d.Term, m.logs.first(d.Log, i))
-		m.emit(s, &n, Step{Action: Commit, A: uint8(x), B: uint8(i)})
+		m.committed(n, n.cluster(x), d.Term, m.logs.first(d.Log, i))
+		m.emit(s, n, Step{Action: Commit, A: uint8(x), B: uint8(i)})
 		break
 	}
 }

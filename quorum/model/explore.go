@@ -12,7 +12,8 @@ type Result struct {
 	Transitions int
 	Depth       int       // steps from the first state to the last that was found
 	Broken      Invariant // Kept if every state keeps the contract
-	Script      []Step    // a shortest way to the state that breaks it
+	Reached     bool      // a state is as wanted: Reach
+	Script      []Step    // a shortest way to the last state, if it breaks the contract or is wanted
 }
 
 // tooMany is returned for an exploration that Bounds.States ends.
@@ -91,7 +92,12 @@ func (t *steps) way() (script []Step) {
 
 // Explore visits all states within the bounds, breadth first, until one breaks an invariant. The
 // errors are for Bounds.States and for the end of ctx.
-func Explore(ctx context.Context, m *Model) (r Result, err error) {
+func Explore(ctx context.Context, m *Model) (Result, error) {
+	return Reach(ctx, m, func(*Model, *State) bool { return false })
+}
+
+// Reach is Explore that also ends with the first state that is as wanted.
+func Reach(ctx context.Context, m *Model, wanted func(*Model, *State) bool) (r Result, err error) {
 	var (
 		seen  fingerprints
 		all   = views{}
@@ -102,18 +108,20 @@ func Explore(ctx context.Context, m *Model) (r Result, err error) {
 	seen.add(m.fingerprint(all, &first))
 	way.add(0, Step{})
 	level.push(&first)
-	for number := 0; level.length > 0 && r.Broken == Kept && err == nil; {
+	ended := false
+	for number := 0; level.length > 0 && !ended && err == nil; {
 		next := &frontier{}
 		level.drain(func(s *State) bool {
 			m.Next(s, func(n *State, step Step) {
 				r.Transitions++
-				if r.Broken != Kept || !seen.add(m.fingerprint(all, n)) {
+				if ended || !seen.add(m.fingerprint(all, n)) {
 					return
 				}
 				way.add(number, step)
 				next.push(n)
-				if n.Broken != Kept {
-					r.Broken, r.Script = n.Broken, way.way()
+				r.Broken, r.Reached = n.Broken, n.Broken == Kept && wanted(m, n)
+				if ended = r.Broken != Kept || r.Reached; ended {
+					r.Script = way.way()
 				}
 			})
 			if number++; number%1024 == 0 {
@@ -122,7 +130,7 @@ func Explore(ctx context.Context, m *Model) (r Result, err error) {
 			if m.bounds.States > 0 && way.n > m.bounds.States {
 				err = tooMany(m.bounds.States)
 			}
-			return r.Broken == Kept && err == nil
+			return !ended && err == nil
 		})
 		if next.length > 0 {
 			r.Depth++

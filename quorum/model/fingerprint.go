@@ -174,8 +174,19 @@ func (m *Model) looks(s *State, x int) uint64 {
 	}
 	for k := range Disks {
 		d := &s.Disks[x*Disks+k]
-		h = mix(h, uint64(d.Cluster)|uint64(d.Term)<<8|uint64(d.VoteTerm)<<16)
-		h = mix(h, m.logs.all[d.Log].shape)
+		if *d == (Disk{VoteFor: nobody}) {
+			continue
+		}
+		bits := uint64(d.Cluster) | uint64(d.Term)<<8 | uint64(d.VoteTerm)<<16
+		if d.VoteFor.member() == x {
+			bits |= 1 << 24
+		}
+		h = mix(mix(h, bits), m.logs.all[d.Log].shape)
+	}
+	for t := 2; t <= m.bounds.Terms+1; t++ {
+		if term := &s.Clusters[0].Terms[t]; term.Stands[s.server(x)] != 0 {
+			h = mix(h, uint64(t))
+		}
 	}
 	return h
 }

@@ -16,7 +16,7 @@ const (
 	MajoritiesMeet                  // a lemma: two majorities that can act have a member in common
 	Electable                       // a lemma: who can be elected has all committed entries
 	LeaseKept                       // no client believes that its ended session lives
-	ExactlyOnce                     // a command takes effect once, in order, on the newest connection
+	ExactlyOnce                     // commands take effect once, in order, on one connection
 	StateRises                      // the state of a process never goes back
 	NumInvariants
 )

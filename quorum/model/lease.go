@@ -1,9 +1,9 @@
 package model
 
-// The lease of one session with a timeout of Bounds.Lease ticks, T, as in decision 002. Two messages
-// take no time here, because the same message, sent later, gives a longer lease: a heartbeat is
-// answered when it is sent, and a report is confirmed when it is sent. Bytes to the client take as
-// long as they may, a tick. "Younger than T/3" includes T/3, the bound of these moments.
+// The lease of one session with a timeout of Bounds.Lease ticks, T (decision 002). Two messages take
+// no time here, because the same message, sent later, gives a longer lease: a heartbeat is answered
+// when it is sent, and a report is confirmed when it is sent. Bytes to the client take as long as
+// they may, a tick. "Younger than T/3" includes T/3, the bound of these moments.
 
 // Clock is the error of a clock in one tick.
 type Clock uint8
@@ -55,13 +55,13 @@ func (m *Model) asleep(s *State, x int) bool {
 	if !s.Members[x].Lease.Asleep {
 		return false
 	}
-	n := *s
+	n := m.from(s)
 	l := &n.Members[x].Lease
 	l.Asleep = false
 	if !m.without(SuspendsCount) { // Clock.Woke: nothing from before the suspend counts
 		l.Confirmed, l.Contact, l.Answers, l.Under = 0, [maxServers]uint8{}, 0, false
 	}
-	m.emit(s, &n, Step{Action: Wake, A: uint8(x)})
+	m.emit(s, n, Step{Action: Wake, A: uint8(x)})
 	return true
 }
 
@@ -82,10 +82,10 @@ func (m *Model) leases(s *State, x int) {
 		return
 	}
 	if int(s.Session.Sleeps) < m.bounds.Suspends {
-		n := *s
+		n := m.from(s)
 		n.Session.Sleeps++
 		n.Members[x].Lease.Asleep = true
-		m.emit(s, &n, Step{Action: Sleep, A: uint8(x)})
+		m.emit(s, n, Step{Action: Sleep, A: uint8(x)})
 	}
 	if int(s.Session.At) == x+1 {
 		m.serve(s, x)
@@ -108,32 +108,32 @@ func (m *Model) serve(s *State, x int) {
 		if !ok {
 			continue
 		}
-		n := *s
+		n := m.from(s)
 		n.Members[y].Lease.Due = m.full()
 		if m.without(FromReport) {
 			n.Members[x].Lease.Under = true
 		} else {
 			n.Members[x].Lease.Confirmed = newer(l.Confirmed, from)
 		}
-		if n != *s {
-			m.emit(s, &n, Step{Action: Confirm, A: uint8(x), B: uint8(s.server(y))})
+		if *n != *s {
+			m.emit(s, n, Step{Action: Confirm, A: uint8(x), B: uint8(s.server(y))})
 		}
 	}
 	if l.Under {
-		n := *s
+		n := m.from(s)
 		n.Members[x].Lease.Under, n.Members[x].Lease.Confirmed = false, 1
-		m.emit(s, &n, Step{Action: Confirmed, A: uint8(x)})
+		m.emit(s, n, Step{Action: Confirmed, A: uint8(x)})
 	}
 	// A leader that has committed the end closes the connection.
 	closed := m.logs.all[m.logs.first(s.disk(x).Log, int(s.Members[x].Commit))].ended
 	if (l.Confirmed != 0 || m.without(AllSilent)) && !closed {
-		n := *s
+		n := m.from(s)
 		n.Session.Belief = inFlight + 2*m.third()
 		if s.Session.Ended {
-			m.breaks(&n, LeaseKept)
+			m.breaks(n, LeaseKept)
 		}
-		if n != *s {
-			m.emit(s, &n, Step{Action: Send, A: uint8(x)})
+		if *n != *s {
+			m.emit(s, n, Step{Action: Send, A: uint8(x)})
 		}
 	}
 }
@@ -183,16 +183,16 @@ func (m *Model) prove(s *State, x int) {
 			continue
 		}
 		if l := &s.Members[x].Lease; l.Answers.has(w) {
-			n := *s
+			n := m.from(s)
 			n.Members[x].Lease.Answers &^= 1 << w
 			n.Members[x].Lease.Contact[w] = 1
-			m.emit(s, &n, Step{Action: Prove, A: uint8(x), B: uint8(w)})
+			m.emit(s, n, Step{Action: Prove, A: uint8(x), B: uint8(w)})
 		}
 		deposed := s.disk(y).Term > term
 		if deposed && !m.without(EqualTerms) {
 			continue
 		}
-		n := *s
+		n := m.from(s)
 		if !deposed {
 			n.follow(y, term)
 		}
@@ -201,8 +201,8 @@ func (m *Model) prove(s *State, x int) {
 		} else {
 			n.Members[x].Lease.Contact[w] = 1
 		}
-		if n != *s {
-			m.emit(s, &n, Step{Action: Contact, A: uint8(x), B: uint8(w)})
+		if *n != *s {
+			m.emit(s, n, Step{Action: Contact, A: uint8(x), B: uint8(w)})
 		}
 	}
 }
@@ -212,9 +212,9 @@ func (m *Model) end(s *State, x int) {
 	if s.Members[x].Lease.Due != 1 || m.logs.all[s.disk(x).Log].ended {
 		return
 	}
-	n := *s
+	n := m.from(s)
 	n.Members[x].Lease.Due = 0
-	m.append(s, &n, x, Entry{Kind: Ending}, Step{Action: End})
+	m.append(s, n, x, Entry{Kind: Ending}, Step{Action: End})
 }
 
 // connects has the client connect to a member, before anything else happens, and again when the
@@ -224,9 +224,9 @@ func (m *Model) connects(s *State) (first bool) {
 		return false
 	}
 	for x := range m.bounds.Members {
-		n := *s
+		n := m.from(s)
 		n.Session.At = uint8(x + 1)
-		m.emit(s, &n, Step{Action: Connect, A: uint8(x)})
+		m.emit(s, n, Step{Action: Connect, A: uint8(x)})
 	}
 	return true
 }
@@ -250,7 +250,7 @@ func (m *Model) time(s *State) {
 // tick has a tick pass, with the error of a clock. Deadlines are by the clock that stands still
 // while the machine is suspended, ages by the one that goes on.
 func (m *Model) tick(s *State, c Clock) {
-	n := *s
+	n := m.from(s)
 	if n.Session.Belief > 0 && c != SlowClient {
 		n.Session.Belief--
 	}
@@ -278,11 +278,11 @@ func (m *Model) tick(s *State, c Clock) {
 			}
 		}
 	}
-	if n == *s {
+	if *n == *s {
 		return
 	}
 	if c != RightClocks {
 		n.Session.Errors++
 	}
-	m.emit(s, &n, Step{Action: Tick, B: uint8(c)})
+	m.emit(s, n, Step{Action: Tick, B: uint8(c)})
 }

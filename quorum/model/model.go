@@ -6,6 +6,7 @@ type Model struct {
 	bounds Bounds
 	logs   logs
 	visit  func(*State, Step)
+	next   State // the successor that is being made
 
 	asymmetric bool // for tests: states that differ in the members' numbers are different
 }
@@ -102,8 +103,14 @@ func (m *Model) Next(s *State, visit func(s *State, step Step)) {
 	}
 }
 
+// from begins a successor of s. There is one at a time: it ends with emit.
+func (m *Model) from(s *State) *State {
+	m.next = *s
+	return &m.next
+}
+
 // emit checks the invariants that compare a state with the one before, and visits the successor.
-func (m *Model) emit(s *State, n *State, step Step) {
+func (m *Model) emit(s, n *State, step Step) {
 	m.compare(s, n, step)
 	m.visit(n, step)
 }

@@ -18,12 +18,12 @@ func (m *Model) snapshots(s *State, x int) {
 		}
 	}
 	if m.without(RestoreInLog) && s.Members[x].Role == Leader && int(s.Entries) < m.bounds.Entries {
-		n := *s
+		n := m.from(s)
 		n.Entries++
 		d := n.disk(x)
 		d.Log = m.logs.add(d.Log, Entry{Term: d.Term, Kind: Restored})
-		m.committed(&n, n.cluster(x), d.Term, d.Log) // it serves the new state at once
-		m.emit(s, &n, Step{Action: Restore, A: uint8(x)})
+		m.committed(n, n.cluster(x), d.Term, d.Log) // it serves the new state at once
+		m.emit(s, n, Step{Action: Restore, A: uint8(x)})
 	}
 }
 
@@ -36,12 +36,12 @@ func (m *Model) apply(s *State, x int) {
 	if m.logs.length(log) <= m.logs.length(s.Members[x].Applied) {
 		return
 	}
-	n := *s
+	n := m.from(s)
 	n.Members[x].Applied = log
 	if n.Members[x].Role == Leader {
 		n.term(x).Snapshot = uint8(m.logs.length(log))
 	}
-	m.emit(s, &n, Step{Action: Apply, A: uint8(x)})
+	m.emit(s, n, Step{Action: Apply, A: uint8(x)})
 }
 
 // install has member x install the state of the first i entries of the leader of term t. Of its log
@@ -52,7 +52,7 @@ func (m *Model) install(s *State, x int, t uint8, i int) {
 	if i <= m.logs.length(s.Members[x].Applied) && !m.without(DeclineOld) {
 		return
 	}
-	n := *s
+	n := m.from(s)
 	n.follow(x, t)
 	n.Members[x].Applied = state
 	e := n.disk(x)
@@ -63,9 +63,9 @@ func (m *Model) install(s *State, x int, t uint8, i int) {
 		}
 	}
 	if w := n.term(x).Leader; n.leads(w, t) {
-		m.acknowledge(&n, w.member(), n.server(x), i)
+		m.acknowledge(n, w.member(), n.server(x), i)
 	}
-	if n != *s {
-		m.emit(s, &n, Step{Action: Install, A: uint8(x), B: t, C: uint8(i)})
+	if *n != *s {
+		m.emit(s, n, Step{Action: Install, A: uint8(x), B: t, C: uint8(i)})
 	}
 }
