@@ -23,6 +23,13 @@ func (n tooMany) Error() string {
 	return fmt.Sprintf("model: more than %d states; nothing was found in those", int(n))
 }
 
+// tooManyLogs ends an exploration that has more logs than a LogID can name.
+type tooManyLogs struct{}
+
+func (tooManyLogs) Error() string {
+	return "model: more than 65,535 different logs: smaller bounds of entries, terms or changes"
+}
+
 // fingerprints is a set of 64-bit fingerprints.
 type fingerprints struct {
 	table []uint64 // a power of two, open addressing; 0: free
@@ -91,7 +98,7 @@ func (t *steps) way() (script []Step) {
 }
 
 // Explore visits all states within the bounds, breadth first, until one breaks an invariant. The
-// errors are for Bounds.States and for the end of ctx.
+// errors are for Bounds.States, for the end of ctx, and for more logs than a LogID can name.
 func Explore(ctx context.Context, m *Model) (Result, error) {
 	return Reach(ctx, m, func(*Model, *State) bool { return false })
 }
@@ -105,6 +112,14 @@ func Reach(ctx context.Context, m *Model, wanted func(*Model, *State) bool) (r R
 		level = &frontier{}
 		first = m.First()
 	)
+	defer func() {
+		r.States = way.n
+		if p := recover(); p == (tooManyLogs{}) {
+			err = tooManyLogs{}
+		} else if p != nil {
+			panic(p)
+		}
+	}()
 	seen.add(m.fingerprint(all, &first))
 	way.add(0, Step{})
 	level.push(&first)
@@ -137,6 +152,5 @@ func Reach(ctx context.Context, m *Model, wanted func(*Model, *State) bool) (r R
 		}
 		level = next
 	}
-	r.States = way.n
 	return r, err
 }

@@ -92,7 +92,7 @@ func (t *logs) add(id LogID, e Entry) LogID {
 	}
 	next := LogID(len(t.all))
 	if int(next) != len(t.all) {
-		panic("model: the exploration has too many logs for a LogID")
+		panic(tooManyLogs{})
 	}
 	t.all = append(t.all, l)
 	t.next[key] = next

@@ -48,7 +48,10 @@ var protocols = []Bounds{
 	{Members: 3, Terms: 2, Entries: 2, Commands: 2},
 	{Members: 3, Terms: 1, Lease: 3, Errors: 1, Suspends: 1},
 	{Members: 3, Terms: 1, Lease: 3, Parallel: true, Early: true},
-	{Members: 3, Terms: 2, Lease: 3, Steady: true, Led: true},
+	{Members: 3, Terms: 2, Led: true, Lease: 3},
+	{Members: 3, Terms: 2, Led: true, Lease: 3, Steady: true, Errors: 1},
+	{Members: 3, Terms: 2, Led: true, Lease: 3, Steady: true, Suspends: 1},
+	{Members: 3, Terms: 2, Led: true, Lease: 3, Steady: true, Changes: 1, Remove: true},
 }
 
 // larger are the bounds of TestProtocol with -model.long.
@@ -60,7 +63,7 @@ var larger = []Bounds{
 	{Members: 3, Terms: 3, Lost: 1, Changes: 3, Lemmas: true},
 	{Members: 3, Terms: 3, Entries: 1, Lemmas: true},
 	{Members: 3, Terms: 2, Lost: 1, Changes: 3, Parallel: true, Early: true, Lemmas: true},
-	{Members: 3, Terms: 2, Lease: 3},
+	{Members: 3, Terms: 2, Led: true, Lease: 3, Steady: true, Parallel: true, Early: true},
 }
 
 // TestProtocol explores the protocol that is built. No state breaks the contract.
