@@ -97,6 +97,7 @@ type mutation struct {
 	bounds Bounds
 	broken Invariant // Kept: the contract does not depend on it
 	steps  int       // of a shortest counterexample
+	large  bool      // explored with -model.long only
 }
 
 // TestMutations takes parts of the protocol away. The explorer finds a counterexample for each that
@@ -108,6 +109,9 @@ func TestMutations(t *testing.T) {
 	for _, u := range mutations {
 		t.Run(u.name, func(t *testing.T) {
 			t.Parallel()
+			if u.large && !*long {
+				return // TestScripts plays it
+			}
 			m, r := explore(t, u.rules, u.bounds)
 			if r.Broken != u.broken || len(r.Script) != u.steps {
 				t.Errorf("broken: %v, in %d steps; want %v, in %d", r.Broken, len(r.Script), u.broken, u.steps)
@@ -253,8 +257,10 @@ func TestWalks(t *testing.T) {
 	}
 	b := Bounds{Members: 4, Voters: 3, Terms: 4, Entries: 3, Lost: 2, Returns: 2, Changes: 5, Remove: true, Parallel: true,
 		Early: true, Snapshots: true, Lemmas: true}
-	for seed := range uint64(walks) {
-		m := New(0, b)
+	all := Bounds{Members: 4, Voters: 3, Terms: 3, Entries: 3, Lost: 2, Returns: 2, Changes: 4, Remove: true, Parallel: true,
+		Early: true, Snapshots: true, Lemmas: true, Led: true, Lease: 6, Errors: 1, Suspends: 1}
+	for seed := range uint64(2 * walks) {
+		m := New(0, [2]Bounds{b, all}[seed%2])
 		if script, broken := Walk(m, seed, 200); broken != Kept {
 			t.Fatalf("seed %d: %v\n%s", seed, broken, m.Text(Shorten(m, script)))
 		}
