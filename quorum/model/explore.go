@@ -13,7 +13,7 @@ type Result struct {
 	Depth       int       // steps from the first state to the last that was found
 	Broken      Invariant // Kept if every state keeps the contract
 	Reached     bool      // a state is as wanted: Reach
-	Script      []Step    // a shortest way to the last state, if it breaks the contract or is wanted
+	Script      []Step    // a shortest way to the last state, if that is broken or wanted
 }
 
 // tooMany is returned for an exploration that Bounds.States ends.

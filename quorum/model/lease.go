@@ -1,6 +1,6 @@
 package model
 
-// The lease of one session with a timeout of Bounds.Lease ticks, T (decision 002). Two messages take
+// The lease of one session with a timeout T, Bounds.Lease ticks (decision 002). Two messages take
 // no time here, because the same message, sent later, gives a longer lease: a heartbeat is answered
 // when it is sent, and a report is confirmed when it is sent. Bytes to the client take as long as
 // they may, a tick. "Younger than T/3" includes T/3, the bound of these moments.
