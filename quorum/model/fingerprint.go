@@ -68,6 +68,15 @@ func (w *view) log(m *Model, id LogID) LogID {
 	return out
 }
 
+// Marks of parts that a state may lack, so that none is taken for another.
+const (
+	hasStood uint64 = 1 << (58 + iota)
+	hasAnswered
+	hasApplied
+	hasSession
+	hasLease
+)
+
 // hash is a hash of the state as the view shows it.
 func (w *view) hash(m *Model, s *State) uint64 {
 	n := m.bounds.Members
@@ -93,7 +102,7 @@ func (w *view) hash(m *Model, s *State) uint64 {
 		}
 		h = mix(h, acked)
 		if q.Applied != 0 {
-			h = mix(h, uint64(w.log(m, q.Applied)))
+			h = mix(h, hasApplied|uint64(w.log(m, q.Applied)))
 		}
 		if q.Lease != (Lease{}) {
 			h = w.lease(h, &q.Lease)
@@ -114,7 +123,7 @@ func (w *view) hash(m *Model, s *State) uint64 {
 			h = mix(h, uint64(k.In[i+1]))
 		}
 		if k.Answered {
-			h = mix(h, 1)
+			h = mix(h, hasAnswered)
 		}
 		for t := 2; t <= m.bounds.Terms+1; t++ {
 			term := &k.Terms[t]
@@ -123,7 +132,7 @@ func (w *view) hash(m *Model, s *State) uint64 {
 				for k := range Disks {
 					v := at[p]*Disks + k
 					if log := term.Stands[v]; log != 0 || term.Early[v] != 0 {
-						h = mix(h, uint64(p*Disks+k)<<32|uint64(w.log(m, log))|uint64(term.Early[v])<<40)
+						h = mix(h, hasStood|uint64(p*Disks+k)<<32|uint64(w.log(m, log))|uint64(term.Early[v])<<40)
 					}
 				}
 			}
@@ -138,9 +147,9 @@ func (w *view) session(h uint64, s *Session) uint64 {
 	if at > 0 {
 		at = uint64(w.place[at-1]) + 1
 	}
-	h = mix(h, at|uint64(s.Belief)<<8|uint64(s.Errors)<<16|uint64(s.Sleeps)<<24)
+	h = mix(h, hasSession|at|uint64(s.Belief)<<8|uint64(s.Errors)<<16|uint64(s.Sleeps)<<24)
 	if s.Ended {
-		h = mix(h, 1)
+		h = mix(h, hasAnswered)
 	}
 	for _, n := range s.Sent {
 		h = mix(h, uint64(n))
@@ -150,7 +159,7 @@ func (w *view) session(h uint64, s *Session) uint64 {
 
 // lease folds a member's part in the lease into a hash.
 func (w *view) lease(h uint64, l *Lease) uint64 {
-	bits := uint64(l.Confirmed) | uint64(l.Due)<<8 | uint64(w.sets[l.Answers])<<16
+	bits := hasLease | uint64(l.Confirmed) | uint64(l.Due)<<8 | uint64(w.sets[l.Answers])<<16
 	if l.Under {
 		bits |= 1 << 24
 	}
