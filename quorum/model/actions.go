@@ -48,6 +48,8 @@ const (
 	Prove     // without FromHeartbeat: the answer of server B reaches A
 	Confirm   // the leader B confirms the session to A, which reports it
 	Confirmed // without FromReport: the confirmation reaches A
+	Move      // the client leaves its member for A, which proposes the attach
+	Attached  // A answers the handshake of its client: the attach is applied
 	Send      // A sends bytes to the client
 	End       // A, a leader, proposes the end of the session
 	Tick      // time passes; B is an error of a clock: see Clock
@@ -164,6 +166,10 @@ var actionTable = [NumActions]ActionInfo{
 			"quorum/raftnet.Followers.ProvenAt", "session.tracker.touch", "session.connection.confirm"}},
 	Confirmed: {"A hears the confirmation", "002, 2",
 		[]string{"session.connection.confirm"}},
+	Move: {"A gets the client from another member", "C7",
+		[]string{"session.handshakes.propose"}},
+	Attached: {"A answers the client's handshake", "002, 2",
+		[]string{"session.handshakes.applied", "session.tracker.renew"}},
 	Send: {"A sends bytes to the client", "002, 3",
 		[]string{"session.lease.sendUntil"}},
 	End: {"A proposes the end of the session", "002",

@@ -23,11 +23,20 @@ func (m *Model) commands(s *State, x int) {
 			m.append(s, n, x, Entry{Kind: Write, Value: command(g, seq)}, step)
 		}
 	}
-	if m.logs.all[s.disk(x).Log].session.generation < maxGeneration {
-		n := m.from(s)
-		n.Entries++
-		m.append(s, n, x, Entry{Kind: Attach}, Step{Action: Reattach, B: maxGeneration})
+	m.reattach(s, x, maxGeneration)
+}
+
+// reattach has the leader x append the attach of this connection, if its log lacks it. Behind the
+// end of the session it would have no effect.
+func (m *Model) reattach(s *State, x int, connection int) {
+	if l := &m.logs.all[s.disk(x).Log]; int(l.session.generation) >= connection || l.ended {
+		return
 	}
+	n := m.from(s)
+	if m.bounds.Commands > 0 {
+		n.Entries++
+	}
+	m.append(s, n, x, Entry{Kind: Attach}, Step{Action: Reattach, B: uint8(connection)})
 }
 
 // issue has the client send its next command. It uses a connection from when its attach is

@@ -126,6 +126,7 @@ func (m *Model) commit(s *State, x int) {
 		}
 		n := m.from(s)
 		n.Members[x].Commit = uint8(i)
+		m.renew(n, x, int(p.Commit))
 		m.committed(n, n.cluster(x), d.Term, m.logs.first(d.Log, i))
 		m.emit(s, n, Step{Action: Commit, A: uint8(x), B: uint8(i)})
 		break

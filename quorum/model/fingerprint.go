@@ -147,7 +147,7 @@ func (w *view) session(h uint64, s *Session) uint64 {
 	if at > 0 {
 		at = uint64(w.place[at-1]) + 1
 	}
-	h = mix(h, hasSession|at|uint64(s.Belief)<<8|uint64(s.Errors)<<16|uint64(s.Sleeps)<<24)
+	h = mix(h, hasSession|at|uint64(s.Belief)<<8|uint64(s.Errors)<<16|uint64(s.Sleeps)<<24|uint64(s.Moves)<<32)
 	if s.Ended {
 		h = mix(h, hasAnswered)
 	}
@@ -160,6 +160,7 @@ func (w *view) session(h uint64, s *Session) uint64 {
 // lease folds a member's part in the lease into a hash.
 func (w *view) lease(h uint64, l *Lease) uint64 {
 	bits := hasLease | uint64(l.Confirmed) | uint64(l.Due)<<8 | uint64(w.sets[l.Answers])<<16
+	bits |= uint64(l.Proposed) << 32
 	if l.Under {
 		bits |= 1 << 24
 	}

@@ -36,6 +36,7 @@ func (b *Bounds) Knobs() []Knob {
 		{"lease", "the timeout of a session in ticks, a multiple of 3; 0: no session", &b.Lease, nil},
 		{"errors", "ticks that a clock misses or counts twice (lease)", &b.Errors, nil},
 		{"suspends", "suspends of a machine (lease)", &b.Suspends, nil},
+		{"moves", "moves of the client to another member, at most 1 (lease)", &b.Moves, nil},
 		{"lemmas", "also look for the broken lemmas, majorities-meet and electable", nil, &b.Lemmas},
 		{"states", "give up beyond that number of states; 0: never", &b.States, nil},
 	}
@@ -45,13 +46,15 @@ func (b *Bounds) Knobs() []Knob {
 func (b *Bounds) Validate() error {
 	log := 1 + b.Terms + b.Entries + b.Changes + b.Import
 	if b.Lease > 0 {
-		log += b.Terms
+		log += b.Terms + 2*b.Moves
 	}
 	switch {
 	case b.Members < 1 || b.Members > MaxMembers || b.Voters < 0 || b.Voters > b.Members:
 		return fmt.Errorf("members are 1 to %d, voters at most as many", MaxMembers)
 	case b.Terms < 1 || b.Terms >= MaxTerm:
 		return fmt.Errorf("terms are 1 to %d", MaxTerm-1)
+	case b.Moves < 0 || b.Moves >= maxGeneration || b.Moves > 0 && (b.Lease == 0 || b.Commands > 0):
+		return fmt.Errorf("moves are at most %d, with lease and without commands", maxGeneration-1)
 	case b.Lease%3 != 0 || b.Lease < 0 || b.Lease > 30:
 		return fmt.Errorf("lease is a multiple of 3, at most 30")
 	case b.Led && (b.Blank || b.Voters == 1 || b.Members == 1):

@@ -59,7 +59,7 @@ func (m *Model) asleep(s *State, x int) bool {
 	l := &n.Members[x].Lease
 	l.Asleep = false
 	if !m.without(SuspendsCount) { // Clock.Woke: nothing from before the suspend counts
-		l.Confirmed, l.Contact, l.Answers, l.Under = 0, [maxServers]uint8{}, 0, false
+		l.Confirmed, l.Proposed, l.Contact, l.Answers, l.Under = 0, 0, [maxServers]uint8{}, 0, false
 	}
 	m.emit(s, n, Step{Action: Wake, A: uint8(x)})
 	return true
@@ -76,6 +76,17 @@ func (m *Model) track(s *State, x int) {
 	}
 }
 
+// renew gives the session its full timeout when the leader x applies the attach of a connection,
+// among the entries behind the commit index before.
+func (m *Model) renew(s *State, x int, before int) {
+	log, commit := s.disk(x).Log, int(s.Members[x].Commit)
+	for i := before + 1; i <= commit; i++ {
+		if m.logs.at(log, i).Kind == Attach && !m.logs.all[m.logs.first(log, commit)].ended && m.bounds.Lease > 0 {
+			s.Members[x].Lease.Due = m.full()
+		}
+	}
+}
+
 // leases has the steps of member x with the session.
 func (m *Model) leases(s *State, x int) {
 	if m.bounds.Lease == 0 {
@@ -87,13 +98,29 @@ func (m *Model) leases(s *State, x int) {
 		n.Members[x].Lease.Asleep = true
 		m.emit(s, n, Step{Action: Sleep, A: uint8(x)})
 	}
-	if int(s.Session.At) == x+1 {
+	switch at := int(s.Session.At); {
+	case at == x+1 && m.attached(s, x):
 		m.serve(s, x)
+	case at != x+1 && int(s.Session.Moves) < m.bounds.Moves:
+		n := m.from(s)
+		n.Session.Moves++
+		n.Session.At, n.Session.Belief = uint8(x+1), 0 // it knows that it is disconnected
+		n.Members[x].Lease.Proposed = 1
+		m.emit(s, n, Step{Action: Move, A: uint8(x)})
 	}
 	if s.Members[x].Role == Leader {
 		m.prove(s, x)
 		m.end(s, x)
+		m.reattach(s, x, int(s.Session.Moves)+1)
 	}
+}
+
+// attached reports whether member x has applied the attach of the client's newest connection. It
+// may not have heard of the session's end.
+func (m *Model) attached(s *State, x int) bool {
+	log := m.durable(s.disk(x))
+	log = m.logs.first(log, m.logs.common(log, s.Clusters[s.cluster(x)-1].Committed))
+	return m.logs.all[log].session.generation == s.Session.Moves+1
 }
 
 // serve has the steps of member x, which has the client's connection.
@@ -118,6 +145,14 @@ func (m *Model) serve(s *State, x int) {
 		if *n != *s {
 			m.emit(s, n, Step{Action: Confirm, A: uint8(x), B: uint8(s.server(y))})
 		}
+	}
+	if l.Proposed != 0 {
+		n := m.from(s)
+		n.Members[x].Lease.Confirmed, n.Members[x].Lease.Proposed = l.Proposed, 0
+		if m.without(FromAttach) {
+			n.Members[x].Lease.Confirmed = 1
+		}
+		m.emit(s, n, Step{Action: Attached, A: uint8(x)})
 	}
 	if l.Under {
 		n := m.from(s)
@@ -214,7 +249,8 @@ func (m *Model) end(s *State, x int) {
 	}
 	n := m.from(s)
 	n.Members[x].Lease.Due = 0
-	m.append(s, n, x, Entry{Kind: Ending}, Step{Action: End})
+	connection := m.logs.all[m.logs.first(s.disk(x).Log, int(s.Members[x].Commit))].session.generation
+	m.append(s, n, x, Entry{Kind: Ending, Value: connection}, Step{Action: End})
 }
 
 // connects has the client connect to a member, before anything else happens, and again when the
@@ -271,6 +307,9 @@ func (m *Model) tick(s *State, c Clock) {
 		}
 		if l.Confirmed != 0 {
 			l.Confirmed = m.age(l.Confirmed + ticks)
+		}
+		if l.Proposed != 0 && (l.Proposed <= m.third() || !m.without(FromAttach)) {
+			l.Proposed = m.age(l.Proposed + ticks)
 		}
 		for w, at := range l.Contact {
 			if at != 0 {

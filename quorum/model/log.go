@@ -35,7 +35,7 @@ const (
 type Entry struct {
 	Term      uint8
 	Kind      Kind
-	Value     uint8 // of a Write: its number, or command(generation, seq)
+	Value     uint8 // of a Write its number, or command(generation, seq); of an Ending the connection
 	Voters    Set   // of a Config
 	Nonvoters Set   // of a Config
 }
@@ -83,9 +83,12 @@ func (t *logs) add(id LogID, e Entry) LogID {
 		return next
 	}
 	old := t.all[id]
-	l := log{prefix: id, config: old.config, session: old.session, ended: old.ended || e.Kind == Ending,
+	l := log{prefix: id, config: old.config, session: old.session, ended: old.ended,
 		shape: mix(old.shape, uint64(e.Term)<<16|uint64(e.Value)<<8|uint64(e.Kind))}
 	l.session.apply(e, t.without)
+	if e.Kind == Ending && (e.Value == l.session.generation || t.without.has(EndNamesConnection)) {
+		l.ended = true
+	}
 	l.entries = append(append(l.entries, old.entries...), e)
 	if e.Kind == Config {
 		l.config = len(l.entries)

@@ -50,6 +50,7 @@ var protocols = []Bounds{
 	{Members: 3, Terms: 1, Lease: 3, Parallel: true, Early: true},
 	{Members: 3, Terms: 2, Led: true, Lease: 3},
 	{Members: 3, Terms: 2, Led: true, Lease: 3, Steady: true, Errors: 1},
+	{Members: 3, Terms: 1, Led: true, Lease: 3, Moves: 1, Parallel: true, Early: true},
 	{Members: 3, Terms: 2, Led: true, Lease: 3, Steady: true, Suspends: 1},
 	{Members: 3, Terms: 2, Led: true, Lease: 3, Steady: true, Changes: 1, Remove: true},
 }
@@ -64,6 +65,7 @@ var larger = []Bounds{
 	{Members: 3, Terms: 3, Entries: 1, Lemmas: true},
 	{Members: 3, Terms: 2, Lost: 1, Changes: 3, Parallel: true, Early: true, Lemmas: true},
 	{Members: 3, Terms: 2, Led: true, Lease: 3, Steady: true, Parallel: true, Early: true},
+	{Members: 3, Terms: 2, Led: true, Lease: 3, Steady: true, Moves: 1},
 }
 
 // TestProtocol explores the protocol that is built. No state breaks the contract.
@@ -258,7 +260,7 @@ func TestWalks(t *testing.T) {
 	b := Bounds{Members: 4, Voters: 3, Terms: 4, Entries: 3, Lost: 2, Returns: 2, Changes: 5, Remove: true, Parallel: true,
 		Early: true, Snapshots: true, Lemmas: true}
 	all := Bounds{Members: 4, Voters: 3, Terms: 3, Entries: 3, Lost: 2, Returns: 2, Changes: 4, Remove: true, Parallel: true,
-		Early: true, Snapshots: true, Lemmas: true, Led: true, Lease: 6, Errors: 1, Suspends: 1}
+		Early: true, Snapshots: true, Lemmas: true, Led: true, Lease: 3, Errors: 1, Suspends: 1, Moves: 1}
 	for seed := range uint64(2 * walks) {
 		m := New(0, [2]Bounds{b, all}[seed%2])
 		if script, broken := Walk(m, seed, 200); broken != Kept {

@@ -99,6 +99,10 @@ var mutations = []mutation{
 		Bounds{Members: 3, Terms: 2, Lease: 3, Suspends: 1, Steady: true, Led: true}, LeaseKept, 13, false},
 	{"deadlines-sleep", Without(DeadlinesSleep),
 		Bounds{Members: 3, Terms: 1, Led: true, Lease: 3, Suspends: 1}, Kept, 0, false},
+	{"from-attach", Without(FromAttach),
+		Bounds{Members: 3, Terms: 2, Led: true, Lease: 3, Moves: 1, Steady: true}, LeaseKept, 14, false},
+	{"end-names-connection", Without(EndNamesConnection),
+		Bounds{Members: 3, Terms: 1, Led: true, Lease: 3, Moves: 1}, LeaseKept, 13, false},
 
 	{"drop-repeats", Without(DropRepeats),
 		Bounds{Members: 3, Terms: 1, Entries: 2, Commands: 1}, ExactlyOnce, 10, false},

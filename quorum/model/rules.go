@@ -54,6 +54,8 @@ const (
 	AllSilent
 	SuspendsCount
 	DeadlinesSleep
+	FromAttach
+	EndNamesConnection
 	// The session's commands
 	DropRepeats
 	RefuseGaps
@@ -166,6 +168,10 @@ var ruleTable = [NumRules]RuleInfo{
 		"a lease ages by a clock that stands still during a suspend"},
 	DeadlinesSleep: {"deadlines-sleep", "002",
 		"deadlines go on while the leader is suspended"},
+	FromAttach: {"from-attach", "002, 2",
+		"the lease of a new connection counts from the answer, not from the request"},
+	EndNamesConnection: {"end-names-connection", "C7",
+		"the end that was proposed for an older connection ends the session"},
 	DropRepeats: {"drop-repeats", "C5",
 		"a command that was sent again is executed again"},
 	RefuseGaps: {"refuse-gaps", "C2",
@@ -235,6 +241,7 @@ type Bounds struct {
 	Lease     int  // the session's timeout in ticks, a multiple of 3
 	Errors    int  // ticks that a clock misses or doubles, in Lease
 	Suspends  int  // of machines, in Lease
+	Moves     int  // of the client to another member, at most 1, in Lease
 
 	Lemmas bool      // also look for states from which the contract is broken, as MajoritiesMeet
 	Find   Invariant // the only invariant that ends the exploration; Kept: any

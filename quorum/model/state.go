@@ -87,6 +87,7 @@ type Term struct {
 // clock from 1; 0 stands for never, and for longer ago than a lease.
 type Lease struct {
 	Confirmed uint8             // the age of the newest confirmation
+	Proposed  uint8             // the age of the attach that the member has proposed for the client
 	Due       uint8             // a leader's: 1 + the ticks until it ends the session; 0: untracked
 	Contact   [maxServers]uint8 // a leader's: the age of the newest proof by each server
 	Answers   Set               // heartbeats that were answered, the answers under way
@@ -101,6 +102,7 @@ type Session struct {
 	Ended  bool                 // the end of the session is committed
 	Errors uint8                // ticks that a clock missed or doubled, so far
 	Sleeps uint8                // suspends, so far
+	Moves  uint8                // of the client to another member, so far
 	Sent   [maxGeneration]uint8 // by generation - 1: the commands that were sent on the connection
 }
 
@@ -159,7 +161,8 @@ func (s *State) follow(m int, term uint8) {
 	}
 	d.Term = term
 	p.Role, p.Votes, p.Acked, p.Commit = Follower, 0, [maxServers]uint8{}, 0
-	p.Lease = Lease{Confirmed: p.Lease.Confirmed, Under: p.Lease.Under, Asleep: p.Lease.Asleep}
+	l := &p.Lease
+	*l = Lease{Confirmed: l.Confirmed, Proposed: l.Proposed, Under: l.Under, Asleep: l.Asleep}
 }
 
 // crash clears the volatile state of member x: memory, and the entries that are not synced.
