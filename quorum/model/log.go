@@ -35,7 +35,7 @@ const (
 type Entry struct {
 	Term      uint8
 	Kind      Kind
-	Value     uint8 // of a Write its number, or command(generation, seq); of an Ending the connection
+	Value     uint8 // of a Write: its number, or command(generation, seq); Ending: the connection
 	Voters    Set   // of a Config
 	Nonvoters Set   // of a Config
 }
