@@ -14,7 +14,7 @@ import (
 
 const modelAbout = `Explores the protocol between members as a model: all states within the bounds, breadth first, or
 random walks through larger ones. The first state that breaks a promise ends it, with a shortest
-script of the steps to it. A rule that -without names is taken away, as is then to be seen.
+script of the steps to it. -without takes rules of the protocol away, to see why it has them.
 docs/model.md describes the model, the bounds and the rules.
 `
 

@@ -27,6 +27,7 @@
 //
 // Begin reading with state.go and model.go. actions.go says for each step where the argument is and
 // which functions carry it out; rules.go has the rules and bounds, invariants.go the contract,
-// log.go the logs. explore.go, frontier.go, fingerprint.go and walk.go are the explorer, script.go
-// and knobs.go the texts. It imports nothing of ours.
+// log.go the logs. explore.go, frontier.go, fingerprint.go and walk.go are the explorer, goals.go
+// the rare states that it can look for, script.go and knobs.go the texts. It imports nothing of
+// ours.
 package model
