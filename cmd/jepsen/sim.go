@@ -14,6 +14,7 @@ import (
 
 	"lockkeeper/jepsen/mutant"
 	"lockkeeper/jepsen/sim"
+	"lockkeeper/quorum/model/trace"
 )
 
 const simAbout = `Runs simulated clusters, whole members on simulated networks and disks, in virtual time: an hour
@@ -36,7 +37,7 @@ type simFlags struct {
 	workload, jsonFile, journal         string
 	mutation                            string
 	keepGoing, repeat, mutations, quick bool
-	list, plain                         bool
+	list, plain, actions                bool
 }
 
 // define adds the flags to a command line.
@@ -54,6 +55,7 @@ func (f *simFlags) define(c *commandLine) {
 	c.StringVar(&f.mutation, "mutation", "", "with the bug of this `name` planted; see -list")
 	c.BoolVar(&f.mutations, "mutations", false, "with each planted bug, until it is caught")
 	c.BoolVar(&f.quick, "quick", false, "-mutations only with those that are caught within seconds")
+	c.BoolVar(&f.actions, "actions", false, "say which actions of the protocol the members took, and which one right after the other")
 	c.BoolVar(&f.list, "list", false, "list the bugs that can be planted")
 	c.BoolVar(&f.plain, "plain", false, "with the Go runtime as it is: it is not compiled anew, and a seed is another run")
 }
@@ -122,7 +124,7 @@ func (f *simFlags) simulate(ctx context.Context, stdout io.Writer) (ok bool, err
 	if program.Unseeded != nil {
 		fmt.Fprintf(stdout, "A seed does not reproduce the order in which goroutines run: %v\n", program.Unseeded)
 	}
-	s := &simRun{flags: f, program: program, out: stdout, digests: make(map[string]int)}
+	s := &simRun{flags: f, program: program, out: stdout, digests: make(map[string]int), pairs: make(map[string]int)}
 	if f.jsonFile != "" {
 		file, err := os.OpenFile(f.jsonFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 		if err != nil {
@@ -138,6 +140,9 @@ func (f *simFlags) simulate(ctx context.Context, stdout io.Writer) (ok bool, err
 		return false, err
 	}
 	s.summary()
+	if f.actions {
+		s.tellActions()
+	}
 	return s.ok(), nil
 }
 
@@ -156,6 +161,7 @@ type simRun struct {
 	faults         int
 	began          time.Time
 	digests        map[string]int // of the journals
+	pairs          map[string]int // of actions
 	firstFailure   *sim.Result
 	err            error
 }
@@ -208,6 +214,9 @@ func (s *simRun) ended(r *sim.Result, err error) {
 	s.virtual += r.Virtual()
 	s.faults += r.Faults
 	s.digests[r.Journal]++
+	for pair, n := range r.Pairs {
+		s.pairs[pair] += n
+	}
 	if s.json != nil {
 		s.err = errors.Join(s.err, s.json.Encode(r))
 	}
@@ -285,6 +294,25 @@ func (s *simRun) summary() {
 	}
 }
 
+// tellActions prints each action of the protocol with those that members took right after it.
+func (s *simRun) tellActions() {
+	fmt.Fprintf(s.out, "\nActions of members, and those that the same member took right after each: %d pairs of %d.\n",
+		len(s.pairs), len(trace.Actions)*len(trace.Actions))
+	for _, a := range trace.Actions {
+		all, after := 0, []string(nil)
+		for _, b := range trace.Actions {
+			if n := s.pairs[string(a)+" > "+string(b)]; n > 0 {
+				all += n
+				after = append(after, fmt.Sprintf("%s %d", b, n))
+			}
+		}
+		if all == 0 {
+			after = []string{"not seen"}
+		}
+		fmt.Fprintf(s.out, "%s, %d: %s\n", a, all, strings.Join(after, "; "))
+	}
+}
+
 // allMutations plants one bug after the other, and reports whether all were caught.
 func (s *simRun) allMutations(ctx context.Context) (ok bool, err error) {
 	ok = true
@@ -326,7 +354,7 @@ func (s *simRun) hunt(ctx context.Context, e mutant.Entry) (caught *sim.Result, 
 		return nil, fmt.Sprintf("by %s, %d runs", e.Scenario, s.flags.seeds), nil
 	}
 	one := &simRun{flags: s.flags, program: s.program, json: s.json, out: s.out, quiet: true,
-		digests: make(map[string]int)}
+		digests: make(map[string]int), pairs: make(map[string]int)}
 	err = one.run(ctx, e.Name, false)
 	if caught = one.firstFailure; caught == nil {
 		return nil, fmt.Sprintf("in %d simulations, %.1f virtual hours", one.passed, one.virtual.Hours()), err

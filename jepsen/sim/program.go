@@ -118,6 +118,9 @@ type Result struct {
 	FaultKinds map[string]int `json:"faultKinds,omitempty"`
 	Journal    string         `json:"journal,omitempty"` // a digest
 	Figures    map[string]int `json:"figures,omitempty"`
+	// Pairs counts the pairs of actions that members took, one right after the other, as
+	// "one > the next"; package quorum/model/trace has the actions.
+	Pairs map[string]int `json:"pairs,omitempty"`
 	// Crashed says that the process ended without a result.
 	Crashed bool `json:"crashed,omitempty"`
 	// Output is the beginning of the process's output, if something was wrong.

@@ -85,6 +85,8 @@ type result struct {
 	// Journal is a digest of everything that happened, with its virtual time: equal for equal runs.
 	Journal string         `json:"journal"`
 	Figures map[string]int `json:"figures"`
+	// Pairs has the pairs of actions that members took, as "one > the next".
+	Pairs map[string]int `json:"pairs"`
 }
 
 func resultsFile(t *testing.T) io.Writer {
@@ -312,6 +314,10 @@ func (s *simulation) result() result {
 		replies, broken, events = replies+p.replies, broken+p.broken, events+p.events
 	}
 	net, g := s.c.net.Stats(), s.workloads
+	r.Pairs = map[string]int{}
+	for pair, n := range s.c.explained.checker.Pairs {
+		r.Pairs[string(pair[0])+" > "+string(pair[1])] = n
+	}
 	r.Figures = map[string]int{
 		"acquisitions": s.reg.acquisitions, "grants lost": s.reg.lost, "reads behind a sync": int(s.cell.reads.Load()),
 		"pipelined requests": replies, "connections broken": broken, "events": events,

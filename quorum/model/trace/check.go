@@ -20,6 +20,9 @@ type Checker struct {
 	// candidates with the votes of a majority.
 	Events             map[Kind]int
 	Commits, Elections int
+	// Seen counts the actions, Pairs the pairs of them: what a recording has visited.
+	Seen  map[Action]int
+	Pairs map[Pair]int
 }
 
 // disk is a data directory, with its durable state and the requests that its process answers.
@@ -35,6 +38,7 @@ type disk struct {
 	setBack  bool   // it was exchanged, and not started since
 	asks     map[uint64]ask
 	removals int
+	action   Action // the newest
 }
 
 // ask is a request without an answer.
@@ -46,7 +50,8 @@ type ask struct {
 
 // NewChecker returns a Checker that has seen nothing.
 func NewChecker() *Checker {
-	return &Checker{worlds: map[uint64]*world{}, disks: map[raft.ServerID]*disk{}, Events: map[Kind]int{}}
+	return &Checker{worlds: map[uint64]*world{}, disks: map[raft.ServerID]*disk{}, Events: map[Kind]int{},
+		Seen: map[Action]int{}, Pairs: map[Pair]int{}}
 }
 
 // Add takes the next event. The error says which rule does not allow it. After an error the Checker
@@ -57,6 +62,7 @@ func (c *Checker) Add(e Event) error {
 	}
 	c.Events[e.Kind]++
 	d := c.disk(e.On)
+	c.note(d, e)
 	var err error
 	switch e.Kind {
 	case Started:
@@ -120,7 +126,8 @@ func (d *disk) has(e *node) bool {
 func (c *Checker) started(d *disk, e Event) error {
 	defer clear(d.asks) // who asked is not answered any more; the vote may have been saved
 	if d.setBack {
-		*d = disk{id: d.id, world: d.world, first: 1, asks: d.asks, term: e.Term, voteTerm: e.VoteTerm, vote: e.Of}
+		*d = disk{id: d.id, action: d.action, world: d.world, first: 1, asks: d.asks, term: e.Term,
+			voteTerm: e.VoteTerm, vote: e.Of}
 	}
 	if e.Term < d.term {
 		return fmt.Errorf("its term was %d", d.term)
@@ -349,6 +356,7 @@ func (c *Checker) entry(w *world, parent *node, e Entry, by raft.ServerID) (*nod
 	}
 	t.tip = w.add(parent, e)
 	if e.Voters != nil {
+		w.newest = t.tip
 		w.unexplained = slices.DeleteFunc(w.unexplained, func(c claim) bool { return c.explained(w) })
 	}
 	return t.tip, nil

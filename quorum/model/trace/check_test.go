@@ -114,6 +114,38 @@ func TestExplained(t *testing.T) {
 	}
 }
 
+// The actions of a new cluster: the votes and entries of begun, then a lost disk during a change,
+// and a leader that was deposed and removes its entries.
+func TestActions(t *testing.T) {
+	checker := NewChecker()
+	change := Entry{Place: Place{3, 2}, Digest: 99, Voters: []raft.ServerID{a, b}}
+	for _, e := range slices.Concat(begun(), []Event{stored(a, change), start("3-new")}, stands(b, 3),
+		granted(c, 3, b, entry(2, 2).Place), []Event{stored(b, entry(3, 3)),
+			request(b, Append, 2, a, entry(2, 2).Place), request(a, Append, 3, b, entry(2, 2).Place, entry(3, 3)),
+			saveTerm(a, 3), {On: a, Kind: Removed, First: 3, Last: Place{Index: 3}}}) {
+		if err := checker.Add(e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for action, n := range map[Action]int{"stand": 2, "vote": 2, "grant a vote": 2, "append as leader": 2,
+		"append a change": 4,
+		"start":           3, "start during a change": 1, "asked to append, older than its vote": 1,
+		"cut own entries": 1,
+		"install":         0} {
+		if checker.Seen[action] != n {
+			t.Errorf("%s: %d times, want %d", action, checker.Seen[action], n)
+		}
+	}
+	if n := checker.Pairs[Pair{"vote", "grant a vote"}]; n != 2 {
+		t.Errorf("a vote was granted %d times right behind a vote, want 2", n)
+	}
+	for action := range checker.Seen {
+		if !slices.Contains(Actions, action) {
+			t.Errorf("%q is none of Actions", action)
+		}
+	}
+}
+
 func TestNotExplained(t *testing.T) {
 	two := entry(2, 2).Place
 	heldBack := request(c, Append, 2, a, first.Place, entry(2, 2))

@@ -11,6 +11,6 @@
 // and neither written nor sent) are not events; the Checker infers them from the first event that
 // shows them.
 //
-// event.go has the events, record.go the Recorder, file.go the files of real members (built with
-// the tag trace), check.go the Checker, tree.go the entries.
+// event.go has the events, action.go their kinds in the protocol, record.go the Recorder, file.go
+// the files of real members (built with the tag trace), check.go the Checker, tree.go the entries.
 package trace

@@ -17,6 +17,7 @@ type world struct {
 	terms map[uint64]*term
 	// committed is the newest entry that is known to be committed; nil: none is.
 	committed *node
+	newest    *node // that names the voters, committed or not
 	// unexplained are commits that need voters which no event has shown yet.
 	unexplained []claim
 }
