@@ -210,6 +210,7 @@ func TestFenceWithoutLeader(t *testing.T) {
 func TestHTTPKeys(t *testing.T) {
 	for text, want := range map[string]string{
 		"": "", "admin.enableServer=true": ":8080", "admin.serverPort=9000": ":9000",
+		"admin.serverAddress=127.0.0.1": "127.0.0.1:8080", "admin.serverAddress=127.0.0.1\nadmin.enableServer=false": "",
 		"admin.enableServer=false\nadmin.serverPort=9000":          "",
 		"zookeeper.admin.serverPort=9000\nadmin.serverAddress=::1": "[::1]:9000",
 	} {

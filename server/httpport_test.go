@@ -62,6 +62,25 @@ func TestSlowRequestsHoldUpNobody(t *testing.T) {
 	}
 }
 
+// An optional port that is in use is replaced by another one of its host; without a host that this
+// machine has, the member starts without HTTP.
+func TestOptionalHTTPPort(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	s := startReal(t, func(c *Config) { c.HTTP.Addr, c.HTTP.Optional = taken.Addr().String(), true })
+	at, ok := s.HTTPAddr().(*net.TCPAddr)
+	if !ok || !at.IP.IsLoopback() || at.String() == taken.Addr().String() {
+		t.Errorf("HTTP is at %v", s.HTTPAddr())
+	}
+	s = startReal(t, func(c *Config) { c.HTTP.Addr, c.HTTP.Optional = "192.0.2.1:8080", true })
+	if s.HTTPAddr() != nil {
+		t.Errorf("HTTP is at %v", s.HTTPAddr())
+	}
+}
+
 // The body of a request may be small.
 func TestHTTPBodies(t *testing.T) {
 	s := startReal(t, func(c *Config) { c.HTTP.Addr = "127.0.0.1:0" })

@@ -50,7 +50,9 @@ func (o *opener) listen(opened *[]func()) (ports listeners, err error) {
 	if o.cfg.Client.SecureAddr != "" {
 		ports.secure = open("secureClientPort", o.cfg.Client.SecureAddr)
 	}
-	if o.cfg.HTTP.Addr != "" {
+	if o.cfg.HTTP.Optional {
+		ports.http = o.listenOptional(o.cfg.HTTP.Addr, opened)
+	} else if o.cfg.HTTP.Addr != "" {
 		ports.http = open("admin.serverPort", o.cfg.HTTP.Addr)
 	}
 	if o.cfg.Metrics.Addr != "" {
@@ -61,6 +63,21 @@ func (o *opener) listen(opened *[]func()) (ports listeners, err error) {
 		ports.peers = open(self.Key(), o.peerListenAddr(self.PeerAddr()))
 	}
 	return ports, faults.Err()
+}
+
+// listenOptional opens a port at an address, or at another port of the same host if that is in use.
+// It returns nil if there is none.
+func (o *opener) listenOptional(addr string, opened *[]func()) net.Listener {
+	l, err := o.listenAt(addr)
+	if host, _, splitErr := net.SplitHostPort(addr); err != nil && splitErr == nil {
+		l, err = o.listenAt(net.JoinHostPort(host, "0"))
+	}
+	if err != nil {
+		o.cfg.Logger.Warn("this member has no console", "addr", addr, "err", err)
+		return nil
+	}
+	*opened = append(*opened, func() { _ = l.Close() })
+	return l
 }
 
 // listenAt opens a port at an address.

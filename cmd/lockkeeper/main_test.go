@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -20,6 +21,8 @@ import (
 	"time"
 
 	"lockkeeper/cmd/lockkeeper/internal/guard"
+	"lockkeeper/server"
+	"lockkeeper/server/zoocfg"
 )
 
 // asCommand makes the test binary the command itself, so that tests see a real process.
@@ -340,7 +343,7 @@ func (p *process) signal(sig syscall.Signal) int {
 	return status
 }
 
-var listens = regexp.MustCompile(`^lockkeeper listens on (\S+), keeps its data in (\S+), and stops at Ctrl-C\.$`)
+var listens = regexp.MustCompile(`^lockkeeper listens on (\S+), keeps its data in (\S+), shows its locks at (\S+), and stops at Ctrl-C\.$`)
 
 func word(t *testing.T, addr, word string) string {
 	t.Helper()
@@ -377,6 +380,7 @@ func TestServeWithoutFile(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(m[2], "raft.db")); err != nil {
 			t.Error(err)
 		}
+		checkConsole(t, m[3])
 		if got := word(t, m[1], "srvr"); !strings.Contains(got, "Zookeeper version: 3.9.5-lockkeeper") && !strings.Contains(got, "not currently serving") {
 			t.Errorf("srvr: %q", got)
 		}
@@ -386,6 +390,54 @@ func TestServeWithoutFile(t *testing.T) {
 		if p.stderr.Len() > 0 {
 			t.Errorf("standard error: %s", p.stderr.String())
 		}
+	}
+}
+
+// checkConsole: the address in the start line is the console, for this machine only.
+func checkConsole(t *testing.T, url string) {
+	t.Helper()
+	resp, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	page, err := io.ReadAll(resp.Body)
+	if err != nil || !strings.Contains(string(page), "<title>lockkeeper") {
+		t.Errorf("%s is no console: %v\n%.200s", url, err, page)
+	}
+	if !strings.HasPrefix(url, "http://127.0.0.1:") {
+		t.Errorf("the console is at %s", url)
+	}
+}
+
+// TestServeConsoleFlag: -console names the place or turns the console off. A place that was named
+// and is taken stops the start; with a file the flag is refused.
+func TestServeConsoleFlag(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	p := start(t, t.TempDir(), "-client-address", "127.0.0.1:0", "-console", "127.0.0.1:0")
+	if m := listens.FindStringSubmatch(p.line()); m == nil {
+		t.Error("there is no console")
+	} else {
+		checkConsole(t, m[3])
+	}
+	p.signal(syscall.SIGTERM)
+	p = start(t, t.TempDir(), "-client-address", "127.0.0.1:0", "-console", "off")
+	if line := p.line(); !strings.HasSuffix(line, "/lockkeeper-data, and stops at Ctrl-C.") {
+		t.Errorf("-console off: %s", line)
+	}
+	p.signal(syscall.SIGTERM)
+	p = start(t, t.TempDir(), "-client-address", "127.0.0.1:0", "-console", taken.Addr().String())
+	if status, _ := p.wait(); status != exitFailed || !strings.Contains(p.stderr.String(), "address already in use") {
+		t.Errorf("a port in use: status %d, %s", status, p.stderr.String())
+	}
+	p = start(t, t.TempDir(), "serve", "-console", "off", "zoo.cfg")
+	if status, _ := p.wait(); status != exitUsage || !strings.Contains(p.stderr.String(), "admin.serverAddress") {
+		t.Errorf("with a file: status %d, %s", status, p.stderr.String())
 	}
 }
 
@@ -405,7 +457,8 @@ func TestServeFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := start(t, "", "serve", file)
-	if got, want := p.line(), fmt.Sprintf("lockkeeper listens on 127.0.0.1:%d, keeps its data in %s/data, and stops at Ctrl-C.", port, dir); got != want {
+	if got, want := p.line(), fmt.Sprintf("lockkeeper listens on 127.0.0.1:%d, keeps its data in %s/data, and stops at Ctrl-C. "+
+		"Its console is off: admin.serverAddress=127.0.0.1 in %s opens it.", port, dir, file); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	if got := word(t, fmt.Sprintf("127.0.0.1:%d", port), "ruok"); got != "imok" {
@@ -514,8 +567,18 @@ func TestSecondSignal(t *testing.T) {
 }
 
 func TestStartupLine(t *testing.T) {
-	got := startupLine(&net.TCPAddr{IP: net.IPv6unspecified, Port: 2181}, "/d")
-	if want := "lockkeeper listens on port 2181 of every address, keeps its data in /d, and stops at Ctrl-C."; got != want {
-		t.Errorf("got %s", got)
+	begin := "lockkeeper listens on port 2181 of every address, keeps its data in /d, "
+	for end, c := range map[string]struct {
+		http net.Addr
+		tls  zoocfg.TLSMode
+	}{
+		"and stops at Ctrl-C.": {},
+		"shows its locks at http://127.0.0.1:8080/, and stops at Ctrl-C.":  {http: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8080}},
+		"shows its locks at https://localhost:8443/, and stops at Ctrl-C.": {&net.TCPAddr{IP: net.IPv6unspecified, Port: 8443}, zoocfg.TLSOnly},
+	} {
+		cfg := server.Config{Data: zoocfg.Data{Dir: "/d"}, HTTP: zoocfg.HTTP{TLS: c.tls}}
+		if got := startupLine(&net.TCPAddr{IP: net.IPv6unspecified, Port: 2181}, c.http, &cfg); got != begin+end {
+			t.Errorf("got %s", got)
+		}
 	}
 }

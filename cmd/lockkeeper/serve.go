@@ -34,6 +34,7 @@ const replacePause = time.Minute
 
 type serveCommand struct {
 	clientAddr, dataDir, logLevel, logFormat string
+	console                                  string
 	ignoreZooKeeper, allowUnknown, imports   bool
 	without                                  numbers
 	myID                                     memberNumber
@@ -102,6 +103,8 @@ func (c *serveCommand) flags(fs *flag.FlagSet, _ env) {
 		"`host:port` where clients connect; only without a file (default :2181)")
 	fs.StringVar(&c.dataDir, "data-dir", "",
 		"`directory` where the data is; only without a file (default lockkeeper-data)")
+	fs.StringVar(&c.console, "console", "", "`host:port` where a browser finds the console, or off; only without a "+
+		"file (default 127.0.0.1:8080, or a free port if that is in use)")
 	fs.StringVar(&c.logLevel, "log-level", "", "`level` debug, info, warn or error (default info with a file, "+
 		"else warn)")
 	fs.StringVar(&c.logFormat, "log-format", "text", "`format` of the log: text, or json with one object in a line")
@@ -158,7 +161,7 @@ func (c *serveCommand) run(e env, args []string) error {
 			return startError(e, err)
 		}
 		if err == nil {
-			fmt.Fprintln(e.stdout, startupLine(s.ClientAddr(), cfg.Data.Dir))
+			fmt.Fprintln(e.stdout, startupLine(s.ClientAddr(), s.HTTPAddr(), &cfg))
 			stopTelling := tellReadiness(s, tell)
 			select {
 			case <-s.Failed():
@@ -285,6 +288,9 @@ func (c *serveCommand) config(e env, args []string) (cfg server.Config, level sl
 				"set clientPort and clientPortAddress in %s", args[0])
 		case c.dataDir != "":
 			return cfg, level, wrongUsage("-data-dir is for a start without a file; set dataDir in %s", args[0])
+		case c.console != "":
+			return cfg, level, wrongUsage("-console is for a start without a file; set admin.serverAddress and "+
+				"admin.serverPort in %s", args[0])
 		}
 	}
 	if c.logFormat != "text" && c.logFormat != "json" {
@@ -300,6 +306,9 @@ func (c *serveCommand) config(e env, args []string) (cfg server.Config, level sl
 		cfg = server.Config{
 			Client: zoocfg.Client{Addr: c.clientAddr},
 			Data:   zoocfg.Data{Dir: cmp.Or(c.dataDir, zoocfg.DefaultDataDir)},
+		}
+		if c.console != consoleOff {
+			cfg.HTTP.Addr, cfg.HTTP.Optional = cmp.Or(c.console, usualConsole), c.console == ""
 		}
 	} else {
 		var options []zoocfg.Option
@@ -346,16 +355,43 @@ func startError(e env, err error) error {
 	return exitStatus(exitFailed)
 }
 
-// startupLine says where the member listens, where its data is, and how to stop it.
-func startupLine(at net.Addr, dataDir string) string {
-	where := at.String()
-	if tcp, ok := at.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
+// startupLine says where the member listens, where its data and its console are, and how to stop
+// it. http is nil if the member has no console.
+func startupLine(clients, http net.Addr, cfg *server.Config) string {
+	where, dataDir := clients.String(), cfg.Data.Dir
+	if tcp, ok := clients.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
 		where = fmt.Sprintf("port %d of every address", tcp.Port)
 	}
 	if abs, err := filepath.Abs(dataDir); err == nil {
 		dataDir = abs
 	}
-	return fmt.Sprintf("lockkeeper listens on %s, keeps its data in %s, and stops at Ctrl-C.", where, dataDir)
+	console, off := "", ""
+	switch {
+	case http != nil:
+		console = " shows its locks at " + consoleURL(http, cfg.HTTP.TLS == zoocfg.TLSOnly) + ","
+	case cfg.File != "" && !cfg.Given("admin.enableServer"):
+		off = fmt.Sprintf(" Its console is off: admin.serverAddress=127.0.0.1 in %s opens it.", cfg.File)
+	}
+	return fmt.Sprintf("lockkeeper listens on %s, keeps its data in %s,%s and stops at Ctrl-C.%s", where, dataDir,
+		console, off)
+}
+
+// usualConsole is where a member without a file has its console, and consoleOff turns it off.
+const (
+	usualConsole = "127.0.0.1:8080"
+	consoleOff   = "off"
+)
+
+// consoleURL is the address of the console for a browser on this machine.
+func consoleURL(at net.Addr, tls bool) string {
+	scheme, host := "http", at.String()
+	if tls {
+		scheme = "https"
+	}
+	if tcp, ok := at.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
+		host = net.JoinHostPort("localhost", strconv.Itoa(tcp.Port))
+	}
+	return scheme + "://" + host + "/"
 }
 
 // signalRepeat is how long after the first signal another one counts as the same: timeout(1) and

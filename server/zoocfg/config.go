@@ -133,7 +133,10 @@ type TLS struct {
 type HTTP struct {
 	// Addr is the host:port of the HTTP port (admin.serverAddress, admin.serverPort). Empty means
 	// that there is none.
-	Addr     string
+	Addr string
+	// Optional says that nothing has named Addr: if its port is in use, the system chooses one, and
+	// if there is none either, the member starts without.
+	Optional bool
 	TLS      TLSMode // admin.forceHttps, admin.portUnification
 	NeedCert bool    // admin.needClientAuth
 	// Login says that reading needs a certificate, or the login of the super user or of

@@ -420,10 +420,10 @@ func isWildcard(host string) bool {
 // defaultHTTPPort is that of ZooKeeper's admin server.
 const defaultHTTPPort = 8080
 
-// httpAddress decides where HTTP is served: nowhere, unless the file enables it or has a port.
-// (ZooKeeper serves it by default.)
+// httpAddress decides where HTTP is served: nowhere, unless the file enables it or has a port or an
+// address. (ZooKeeper serves it by default, at every address.)
 func (l *loader) httpAddress() {
-	if l.httpOff || !l.httpOn && l.http.port == 0 {
+	if l.httpOff || !l.httpOn && l.http.port == 0 && l.http.host == "" {
 		return
 	}
 	l.http.port = cmp.Or(l.http.port, defaultHTTPPort)

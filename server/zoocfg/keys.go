@@ -414,15 +414,17 @@ var usedKeys = map[string]keyDef{
 	"admin.enableServer": {property: true, value: value{kind: kindBoolean, use: func(l *loader, p property) {
 		on, ok := l.boolValue(p)
 		l.httpOn, l.httpOff = on, ok && !on
-	}}, def: "(true if admin.serverPort is set)", effect: "Whether the HTTP port is open, which has the commands of " +
-		"ZooKeeper's AdminServer (docs/admin.md) and the console (docs/api.md), and answers GET /fence, /members, " +
-		"/live, /ready and /stoppable, POST /leader, and requests for locks (docs/http-locks.md). In ZooKeeper it is " +
-		"open by default."},
+	}}, def: "(true if admin.serverPort or admin.serverAddress is set)",
+		effect: "Whether the HTTP port is open, which has the commands of ZooKeeper's AdminServer " +
+			"(docs/admin.md) and the console (docs/api.md), and answers GET /fence, /members, /live, /ready and " +
+			"/stoppable, POST /leader, and requests for locks (docs/http-locks.md). In ZooKeeper it is open by " +
+			"default."},
 	"admin.serverPort": {property: true, value: integer(1, math.MaxUint16, defaultHTTPPort,
 		func(l *loader) *int { return &l.http.port }),
 		effect: "The TCP port for HTTP. Setting it opens the port, unless admin.enableServer=false."},
 	"admin.serverAddress": {property: true, value: host(func(l *loader) *string { return &l.http.host }),
-		def: "(every address)", effect: "The address at which the HTTP port listens."},
+		def: "(every address)", effect: "The address at which the HTTP port listens. Setting it opens the " +
+			"port, unless admin.enableServer=false."},
 
 	"console.indexBytes": {own: true, value: integer(minMemory, math.MaxInt32, 0,
 		func(l *loader) *int { return &l.cfg.Console.IndexBytes }), unit: "bytes", def: "(a 24th of maxMemory)",
