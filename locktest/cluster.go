@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"lockkeeper/internal/gate"
 	"lockkeeper/internal/simnet"
 	"lockkeeper/server"
 )
@@ -47,7 +48,7 @@ type member struct {
 	cfg    server.Config
 	host   string         // on the network between the members
 	srv    *server.Server // nil while it is down
-	gate   *gate          // between srv and its clients
+	gate   *gate.Gate     // between srv and its clients
 }
 
 // Start starts a cluster with the given number of members, waits until it has a leader, and stops
@@ -99,7 +100,7 @@ func (c *Cluster) newMember(i, n int, change []func(*server.Config)) *member {
 func (c *Cluster) start(m *member) {
 	c.t.Helper()
 	host := c.net.Host(m.host)
-	m.gate = new(gate)
+	m.gate = new(gate.Gate)
 	cfg := m.cfg
 	cfg.Machine.Dial = host.Dial
 	cfg.Machine.Listen = func(network, addr string) (net.Listener, error) {
@@ -110,7 +111,7 @@ func (c *Cluster) start(m *member) {
 		if err != nil {
 			return nil, err
 		}
-		return m.gate.listener(l), nil
+		return m.gate.Listener(l), nil
 	}
 	srv, err := server.Start(cfg)
 	if err != nil {
@@ -153,7 +154,7 @@ func (c *Cluster) Leader() int {
 func (c *Cluster) Kill(member int) {
 	c.t.Helper()
 	m := c.running(member)
-	m.gate.kill()
+	m.gate.Kill()
 	c.net.Kill(m.host)
 	_ = m.srv.Close() // it cannot part from anybody any more
 	m.srv = nil
@@ -176,7 +177,7 @@ func (c *Cluster) Isolate(member int) { c.net.Isolate(c.members[member].host) }
 func (c *Cluster) Heal() {
 	c.net.HealAll()
 	for _, m := range c.members {
-		if m.srv != nil && m.gate.isFrozen() {
+		if m.srv != nil && m.gate.IsFrozen() {
 			c.net.Isolate(m.host)
 		}
 	}
@@ -187,7 +188,7 @@ func (c *Cluster) Heal() {
 func (c *Cluster) Freeze(member int) {
 	c.t.Helper()
 	m := c.running(member)
-	m.gate.freeze()
+	m.gate.Freeze()
 	c.net.Isolate(m.host)
 }
 
@@ -196,7 +197,7 @@ func (c *Cluster) Thaw(member int) {
 	c.t.Helper()
 	m := c.running(member)
 	c.net.Reconnect(m.host)
-	m.gate.thaw()
+	m.gate.Thaw()
 }
 
 // running is a member that is not down.
@@ -211,7 +212,7 @@ func (c *Cluster) running(member int) *member {
 
 // leads reports whether the member leads and can act.
 func (m *member) leads() bool {
-	if m.srv == nil || m.gate.isFrozen() {
+	if m.srv == nil || m.gate.IsFrozen() {
 		return false
 	}
 	role := m.srv.Status().Role
@@ -224,7 +225,7 @@ func (c *Cluster) close() {
 		if m.srv == nil {
 			continue
 		}
-		m.gate.kill()
+		m.gate.Kill()
 		stopping.Go(func() {
 			if err := m.srv.Close(); err != nil && !errors.Is(err, context.Canceled) {
 				c.t.Errorf("locktest: stop %s: %v", m, err)

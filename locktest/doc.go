@@ -20,7 +20,7 @@
 // single server is ready after some milliseconds, a cluster after its first election, which takes
 // up to two seconds.
 //
-// # What is real
+// # Real and simulated
 //
 // The servers are the ones of cmd/lockkeeper, with their files and client ports. The network
 // between the members is simulated, so that it can be cut. A killed member has lost nothing that it

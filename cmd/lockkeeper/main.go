@@ -86,6 +86,7 @@ func commands() []command {
 	const many = 1 << 10
 	list := []command{
 		{name: "serve", maxArgs: 1, runner: &serveCommand{}},
+		{name: "demo", maxArgs: 0, runner: &demoCommand{}},
 		{name: "lock", maxArgs: many, runner: &lockCommand{}, takesPath: true},
 		{name: "elect", maxArgs: many, runner: &electCommand{}, takesPath: true},
 		{name: "locks", maxArgs: 1, runner: &lockLister{}, takesPath: true},

@@ -582,3 +582,21 @@ func TestStartupLine(t *testing.T) {
 		}
 	}
 }
+
+// TestDemo: it says where its consoles are, a lock is held, and Ctrl-C ends it well and soon.
+func TestDemo(t *testing.T) {
+	t.Parallel()
+	p := start(t, t.TempDir(), "demo")
+	var lines []string
+	for held := regexp.MustCompile(`/demo/report +\w+ holds it, token \d+`); len(lines) == 0 || !held.MatchString(lines[len(lines)-1]); {
+		lines = append(lines, p.line())
+	}
+	url := regexp.MustCompile(`http://127\.0\.0\.1:\d+/`).FindString(strings.Join(lines, "\n"))
+	checkConsole(t, url)
+	if status := p.signal(syscall.SIGINT); status != exitOK {
+		t.Errorf("status %d: %s", status, p.stderr.String())
+	}
+	if p.stderr.Len() > 0 {
+		t.Errorf("standard error: %s", p.stderr.String())
+	}
+}

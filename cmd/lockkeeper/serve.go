@@ -18,6 +18,7 @@ import (
 	"strings"
 	"time"
 
+	"lockkeeper/cmd/lockkeeper/internal/demo"
 	"lockkeeper/cmd/lockkeeper/internal/timerslack"
 	"lockkeeper/internal/clock"
 	"lockkeeper/server"
@@ -479,4 +480,29 @@ func notify(socket, state string) error {
 		return fmt.Errorf("tell the service manager %q: %w", state, err)
 	}
 	return nil
+}
+
+// demoCommand shows a cluster in one process.
+type demoCommand struct{ length time.Duration }
+
+func (c *demoCommand) flags(fs *flag.FlagSet, _ env) {
+	durationVar(fs, &c.length, "for", 0, "`d` ends by itself after d (default: it goes on until Ctrl-C)")
+}
+
+// demoGrace is for how long the members of a demo may take to stop.
+const demoGrace = 15 * time.Second
+
+func (c *demoCommand) run(e env, _ []string) error {
+	err, _ := untilSignal(e, demoGrace, func(ctx context.Context) error {
+		return demo.Run(ctx, demo.Config{Out: e.stdout, Command: ownName(), For: c.length})
+	})
+	return err
+}
+
+// ownName is how a user has called this program: its path, or go run.
+func ownName() string {
+	if strings.Contains(os.Args[0], string(filepath.Separator)+"go-build") { // go run's place
+		return "go run ./cmd/lockkeeper"
+	}
+	return os.Args[0]
 }

@@ -68,14 +68,15 @@ const imports = `
 	                       quorum/model/trace golang.org/x/sys/unix
 	jepsen/simtest:
 	deploy:
-	locktest:              server wire znode internal/simnet
+	locktest:              server wire znode internal/gate internal/simnet
 	bench:                 wire internal/zkconn internal/cputime golang.org/x/sys/unix
 	jepsen/compare/floor:   wire
 	jepsen/compare:         bench jepsen jepsen/compare/floor recipes wire internal/freeport internal/zkconn go.etcd.io/etcd/client/v3 go.etcd.io/etcd/client/v3/concurrency go.uber.org/zap
-	cmd/lockkeeper:        server server/datadir server/offline server/ops server/ops/admin server/secure/certs server/zoocfg server/secure locknode recipes bench recipes/fence cmd/lockkeeper/internal/guard cmd/lockkeeper/internal/fenceproxy cmd/lockkeeper/internal/timerslack internal/clock github.com/go-zookeeper/zk github.com/spf13/cobra golang.org/x/term
+	cmd/lockkeeper:        server server/datadir server/offline server/ops server/ops/admin server/secure/certs server/zoocfg server/secure locknode recipes bench recipes/fence cmd/lockkeeper/internal/guard cmd/lockkeeper/internal/fenceproxy cmd/lockkeeper/internal/timerslack cmd/lockkeeper/internal/demo internal/clock github.com/go-zookeeper/zk github.com/spf13/cobra golang.org/x/term
 	cmd/lockkeeper/internal/guard: golang.org/x/sys/unix golang.org/x/term
 	cmd/lockkeeper/internal/timerslack: golang.org/x/sys/unix
 	cmd/lockkeeper/internal/fenceproxy: recipes/fence
+	cmd/lockkeeper/internal/demo: server recipes internal/freeport internal/gate internal/simnet
 
 	# The clients' side knows no package of the server.
 	recipes:               locknode recipes/internal/sessionfile github.com/go-zookeeper/zk
@@ -129,6 +130,7 @@ const imports = `
 
 	# What tests are made of knows nothing of what they test.
 	internal/simnet:
+	internal/gate:
 	internal/freeport:
 	internal/cputime:       golang.org/x/sys/unix
 	internal/loglimit:

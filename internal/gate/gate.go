@@ -1,20 +1,22 @@
-package locktest
+package gate
 
 import (
 	"net"
 	"sync"
 )
 
-// gate is between a member and its clients: it can hold back everything, and close all connections.
-type gate struct {
+// Gate is between a member and its clients: it can hold back everything, and close all connections.
+// The zero value is open. Its methods may be called from any goroutine.
+type Gate struct {
 	mu     sync.Mutex
-	frozen chan struct{} // closed by thaw; nil while nothing is held back
+	frozen chan struct{} // closed by Thaw; nil while nothing is held back
 	killed bool
 	conns  map[*gatedConn]struct{}
 	listen []net.Listener
 }
 
-func (g *gate) freeze() {
+// Freeze holds back everything until Thaw; connections stay.
+func (g *Gate) Freeze() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.frozen == nil {
@@ -22,7 +24,8 @@ func (g *gate) freeze() {
 	}
 }
 
-func (g *gate) thaw() {
+// Thaw ends Freeze.
+func (g *Gate) Thaw() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.frozen != nil {
@@ -31,17 +34,18 @@ func (g *gate) thaw() {
 	}
 }
 
-func (g *gate) isFrozen() bool { return g.closed() != nil }
+// IsFrozen reports whether everything is held back.
+func (g *Gate) IsFrozen() bool { return g.closed() != nil }
 
 // closed is a channel that is closed when the gate opens; nil if it is open.
-func (g *gate) closed() chan struct{} {
+func (g *Gate) closed() chan struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.frozen
 }
 
-// kill closes all connections and the listeners, and lets no new one through.
-func (g *gate) kill() {
+// Kill closes all connections and the listeners, and lets no new one through.
+func (g *Gate) Kill() {
 	g.mu.Lock()
 	conns, listen := g.conns, g.listen
 	g.killed, g.conns, g.listen = true, nil, nil
@@ -52,11 +56,11 @@ func (g *gate) kill() {
 	for c := range conns {
 		_ = c.Close()
 	}
-	g.thaw()
+	g.Thaw()
 }
 
-// listener has all connections of l go through the gate.
-func (g *gate) listener(l net.Listener) net.Listener {
+// Listener has all connections of l go through the gate.
+func (g *Gate) Listener(l net.Listener) net.Listener {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.listen = append(g.listen, l)
@@ -65,7 +69,7 @@ func (g *gate) listener(l net.Listener) net.Listener {
 
 type gatedListener struct {
 	net.Listener
-	g *gate
+	g *Gate
 }
 
 // Accept implements net.Listener.
@@ -91,7 +95,7 @@ func (l gatedListener) Accept() (net.Conn, error) {
 // gatedConn is one client's connection, as the member sees it.
 type gatedConn struct {
 	net.Conn
-	g    *gate
+	g    *Gate
 	once sync.Once
 	gone chan struct{} // closed by Close
 }
