@@ -21,14 +21,17 @@ import (
 // benchCommand is bench, with the flags that are no fields of the Config.
 type benchCommand struct {
 	bench.Config
-	servers, pids, start string
-	tls                  tlsFlags
-	json                 bool
+	e                             env
+	servers, context, pids, start string
+	tls                           tlsFlags
+	json                          bool
 }
 
 func (c *benchCommand) flags(fs *flag.FlagSet, e env) {
-	fs.StringVar(&c.servers, "servers", e.usualServers(),
-		"`host:port,...` the servers; the clients spread over them (default $LOCKKEEPER_SERVERS, or 127.0.0.1:2181)")
+	c.e = e
+	fs.Var((*serversFlag)(&c.servers), "servers", "`host:port,...` the servers; the clients spread over them (default "+
+		"$LOCKKEEPER_SERVERS, or the current context, or 127.0.0.1:2181)")
+	fs.StringVar(&c.context, "context", "", contextUsage)
 	fs.StringVar(&c.Workload, "workload", "write", "`w` which (default write)")
 	fs.IntVar(&c.Clients, "clients", 0, "`n` connections that work side by side (default: the workload's own number)")
 	fs.IntVar(&c.InFlight, "in-flight", 0, "`n` requests that each has outstanding; write, read, mixed (default 1)")
@@ -53,7 +56,14 @@ func (c *benchCommand) flags(fs *flag.FlagSet, e env) {
 // config completes the Config from the flags that are lists.
 func (c *benchCommand) config() (cfg bench.Config, err error) {
 	cfg = c.Config
-	if cfg.Servers, err = serverList(c.servers); err != nil {
+	servers, from, err := c.e.destination(c.servers, c.context)
+	if err != nil {
+		return cfg, err
+	}
+	if from != nil {
+		c.tls.complete(from)
+	}
+	if cfg.Servers, err = serverList(servers); err != nil {
 		return cfg, err
 	}
 	if cfg.TLS, err = c.tls.config(); err != nil {

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"lockkeeper/cmd/lockkeeper/internal/contexts"
 	"lockkeeper/recipes"
 	"lockkeeper/server/secure"
 )
@@ -30,12 +32,64 @@ const (
 
 const defaultServers = "127.0.0.1:2181"
 
-// usualServers is the default of -servers.
-func (e env) usualServers() string { return cmp.Or(e.variables[serversVariable], defaultServers) }
+// destination returns the servers of a command, and the context that names them, if one does. The
+// first of these counts: the flag -servers or -context, the environment variable, the current
+// context, the default. The files of the context exist.
+func (e env) destination(servers, name string) (string, *contexts.Context, error) {
+	switch {
+	case servers != "" && name != "":
+		return "", nil, errors.New("-servers and -context: one of them, please")
+	case servers != "":
+		return servers, nil, nil
+	case name == "" && e.variables[serversVariable] != "":
+		return e.variables[serversVariable], nil, nil
+	case name == defaultContext:
+		return defaultServers, nil, nil
+	}
+	f, err := e.contexts()
+	if err != nil {
+		return "", nil, err
+	}
+	if name = cmp.Or(name, f.Current); name == "" {
+		return defaultServers, nil, nil
+	}
+	c, err := f.Find(name)
+	if err != nil {
+		return "", nil, fmt.Errorf("-context: %w ('lockkeeper context' lists them)", err)
+	}
+	if _, err := serverList(c.Get(contexts.Servers)); err != nil {
+		return "", nil, c.Fault(contexts.Servers, strings.TrimPrefix(err.Error(), "-servers: "))
+	}
+	for _, key := range []string{contexts.CA, contexts.Cert, contexts.Key, contexts.AuthFile} {
+		if file := c.Get(key); file != "" {
+			if _, err := os.Stat(file); err != nil {
+				return "", nil, c.Fault(key, err.Error())
+			}
+		}
+	}
+	return c.Get(contexts.Servers), c, nil
+}
+
+// contexts reads the user's file of contexts.
+func (e env) contexts() (*contexts.File, error) {
+	if e.configDir == "" {
+		return new(contexts.File), nil
+	}
+	return contexts.Load(filepath.Join(e.configDir, "lockkeeper", "contexts"))
+}
+
+// serversUsage and contextUsage describe the flags of all clients.
+const (
+	serversUsage = "`host:port,...` members of the cluster; any that answers will do (default $LOCKKEEPER_SERVERS, " +
+		"or the current context, or 127.0.0.1:2181)"
+	contextUsage = "`name` the members, and the files for TLS and the login, of this context ('lockkeeper help " +
+		"context')"
+)
 
 // clientFlags are the flags of every client command, and the fields that its messages need.
 type clientFlags struct {
 	servers  string
+	context  string // that names the servers; empty once they are known
 	session  time.Duration
 	auth     string
 	authFile string
@@ -47,13 +101,14 @@ type clientFlags struct {
 	e       env    // for messages
 	command string // which begin with its name
 	path    string // of the lock that they are about; empty if there is none
+
+	from contexts.Context // where servers come from; the zero value if from no context
 }
 
 func (f *clientFlags) flags(fs *flag.FlagSet, e env) {
 	f.e, f.command = e, fs.Name()
-	fs.StringVar(&f.servers, "servers", e.usualServers(),
-		"`host:port,...` members of the cluster; any that answers will do (default $LOCKKEEPER_SERVERS, or "+
-			"127.0.0.1:2181)")
+	fs.Var((*serversFlag)(&f.servers), "servers", serversUsage)
+	fs.StringVar(&f.context, "context", "", contextUsage)
 	durationVar(fs, &f.session, "session", recipes.DefaultSessionTimeout,
 		"`d` session timeout: the cluster keeps this command's locks and nodes for so long after its last "+
 			"sign of life "+
@@ -67,8 +122,42 @@ func (f *clientFlags) flags(fs *flag.FlagSet, e env) {
 	fs.BoolVar(&f.json, "json", false, "print JSON, one object a line")
 }
 
+// resolve completes the flags from the environment and from a context. A context counts as a whole:
+// its login and its authorities are never used for servers that have another name.
+func (f *clientFlags) resolve() error {
+	servers, c, err := f.e.destination(f.servers, f.context)
+	if err != nil {
+		return err
+	}
+	f.servers, f.context = servers, ""
+	if c == nil {
+		return nil
+	}
+	f.from = *c
+	f.tls.complete(c)
+	if f.auth == "" && f.authFile == "" && f.e.variables[authVariable] == "" {
+		f.authFile = c.Get(contexts.AuthFile)
+	}
+	return nil
+}
+
 // client returns the flags themselves, for commands that embed them.
 func (f *clientFlags) client() *clientFlags { return f }
+
+// serversFlag is a list of servers. An empty one, as of a variable that is not set, is a mistake.
+type serversFlag string
+
+// String implements flag.Value.
+func (s *serversFlag) String() string { return string(*s) }
+
+// Set implements flag.Value.
+func (s *serversFlag) Set(text string) error {
+	if text == "" {
+		return errors.New("no server is named")
+	}
+	*s = serversFlag(text)
+	return nil
+}
 
 func serverList(text string) (list []string, err error) {
 	for s := range strings.SplitSeq(text, ",") {
@@ -98,6 +187,9 @@ func serverList(text string) (list []string, err error) {
 func (f *clientFlags) check() error {
 	if f.session < time.Second {
 		return fmt.Errorf("-session: %v is less than a second", f.session)
+	}
+	if err := f.resolve(); err != nil {
+		return err
 	}
 	_, _, err := f.identity()
 	_, listErr := serverList(f.servers)
@@ -265,6 +357,9 @@ type client struct {
 
 // connect begins to connect, with the config completed from the flags. It does not wait.
 func (f *clientFlags) connect(config recipes.Config) (*client, error) {
+	if err := f.resolve(); err != nil {
+		return nil, err
+	}
 	servers, err := serverList(f.servers)
 	if err != nil {
 		return nil, err
@@ -301,7 +396,7 @@ func (f *clientFlags) reach(ctx context.Context, c *client, patience bool) error
 		f.say("unreachable", c.unreachable()+"; still trying")
 		return nil
 	case errors.Is(err, recipes.ErrUnreachable):
-		text := unreachableText(c.servers, err)
+		text := unreachableText(c.where(), err)
 		if hintOf(err) == "" {
 			text += " ('lockkeeper serve' starts a member; -servers names others)"
 		}
@@ -323,16 +418,25 @@ func (c *client) unreachable() string {
 	case errors.Is(err, recipes.ErrLoginRequired):
 		return loginRequired().Error()
 	case errors.Is(err, recipes.ErrUnreachable):
-		return unreachableText(c.servers, err)
+		return unreachableText(c.where(), err)
 	}
-	return unreachableText(c.servers, nil) + ": a server was reached, but it serves nobody: it may have no leader, " +
+	return unreachableText(c.where(), nil) + ": a server was reached, but it serves nobody: it may have no leader, " +
 		"or the port may not be for clients " +
 		"('lockkeeper status' tells more)"
 }
 
+// where is the servers, with the name of the context that names them.
+func (c *client) where() string {
+	where := strings.Join(c.servers, ", ")
+	if c.flags.from.Name != "" {
+		where += " (context " + c.flags.from.Name + ")"
+	}
+	return where
+}
+
 // unreachableText formats that no server is reachable, the cause, and a hint.
-func unreachableText(servers []string, err error) string {
-	text := "cannot reach the cluster at " + strings.Join(servers, ", ")
+func unreachableText(where string, err error) string {
+	text := "cannot reach the cluster at " + where
 	if err != nil {
 		text += strings.ReplaceAll(strings.TrimPrefix(err.Error(), recipes.ErrUnreachable.Error()), "recipes: ", "")
 	}
@@ -397,6 +501,13 @@ func (f *tlsFlags) flags(fs *flag.FlagSet, e env) {
 		"`file` the private key of that certificate, in PEM (default $LOCKKEEPER_TLS_KEY, or the same file)")
 }
 
+// complete takes the files of a context, unless flags or variables name any.
+func (f *tlsFlags) complete(c *contexts.Context) {
+	if *f == (tlsFlags{}) {
+		*f = tlsFlags{c.Get(contexts.CA), c.Get(contexts.Cert), c.Get(contexts.Key)}
+	}
+}
+
 // config is nil without TLS. The name of the server is left open.
 func (f *tlsFlags) config() (*tls.Config, error) {
 	switch {
@@ -428,4 +539,105 @@ func (f *tlsFlags) dial(ctx context.Context, server string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "tcp", server)
 	}
 	return (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", server)
+}
+
+// defaultContext is the name of the default servers, which no file has.
+const defaultContext = "default"
+
+// contextCommand is context. Its flags are the values of a new context.
+type contextCommand struct {
+	e      env
+	values map[string]*string // by key
+}
+
+func (c *contextCommand) flags(fs *flag.FlagSet, e env) {
+	c.e, c.values = e, map[string]*string{}
+	for _, key := range [][2]string{
+		{contexts.Servers, "`host:port,...` the members of the cluster"},
+		{contexts.HTTP, "`host:port` where a member serves HTTP; https://host:port with TLS"},
+		{contexts.CA, "`file` connect with TLS, to servers of these certificate authorities, in PEM"},
+		{contexts.Cert, "`file` the certificate of the commands for TLS, in PEM"},
+		{contexts.Key, "`file` its private key, in PEM (default: the same file)"},
+		{contexts.AuthFile, "`file` with the identity of the commands in its first line: user:password, scheme:secret"},
+	} {
+		c.values[key[0]] = fs.String(key[0], "", key[1]+"; for add")
+	}
+}
+
+func (c *contextCommand) run(e env, args []string) error {
+	f, err := e.contexts()
+	switch {
+	case err != nil:
+		return err
+	case len(args) == 0 || args[0] == "list" && len(args) == 1:
+		return c.list(f)
+	case f.Path == "":
+		return errors.New("there is no directory for the configuration of a user: $HOME is not set")
+	case len(args) != 2:
+		return wrongUsage("say one of list, use NAME, add NAME and remove NAME")
+	}
+	name := args[1]
+	switch args[0] {
+	case "use":
+		if name == defaultContext {
+			return f.Use("")
+		}
+		return f.Use(name)
+	case "add":
+		return c.add(f, name)
+	case "remove":
+		return f.Remove(name)
+	}
+	return wrongUsage("%q is none of list, use, add and remove", args[0])
+}
+
+// add adds a context. Names of files become absolute: they are those of the working directory.
+func (c *contextCommand) add(f *contexts.File, name string) error {
+	if name == defaultContext {
+		return wrongUsage("%s is the name of %s", defaultContext, defaultServers)
+	}
+	values := map[string]string{}
+	for key, text := range c.values {
+		values[key] = *text
+	}
+	if _, err := serverList(values[contexts.Servers]); err != nil {
+		return usageError{err}
+	}
+	for _, key := range []string{contexts.CA, contexts.Cert, contexts.Key, contexts.AuthFile} {
+		if values[key] == "" {
+			continue
+		}
+		file, err := filepath.Abs(values[key])
+		if err == nil {
+			_, err = os.Stat(file)
+		}
+		if err != nil {
+			return usageError{fmt.Errorf("-%s: %w", key, err)}
+		}
+		values[key] = file
+	}
+	if err := f.Add(name, values); err != nil {
+		return err
+	}
+	fmt.Fprintf(c.e.stdout, "added to %s; 'lockkeeper context use %s' has the commands use it\n", f.Path, name)
+	return nil
+}
+
+// list shows the contexts, the current one with a star.
+func (c *contextCommand) list(f *contexts.File) error {
+	show := func(name, servers string) {
+		mark := " "
+		if name == cmp.Or(f.Current, defaultContext) {
+			mark = "*"
+		}
+		fmt.Fprintf(c.e.stdout, "%s %-16s %s\n", mark, name, servers)
+	}
+	show(defaultContext, defaultServers)
+	for i := range f.Contexts {
+		show(f.Contexts[i].Name, f.Contexts[i].Get(contexts.Servers))
+	}
+	if servers := c.e.variables[serversVariable]; servers != "" {
+		fmt.Fprintf(c.e.stdout, "$%s comes before the current context: %s\n", serversVariable, servers)
+	}
+	return nil
 }

@@ -79,7 +79,7 @@ func TestClusterCommands(t *testing.T) {
 		await(t, "a leader", s.Serving)
 	}
 	await(t, "the members", func() bool { ms, v := running[0].Replica().Members(); return len(ms) == 3 && v != 0 })
-	u := user{t, map[string]string{serversVariable: all[0].ClientAddr + "," + all[1].ClientAddr}}
+	u := user{t: t, variables: map[string]string{serversVariable: all[0].ClientAddr + "," + all[1].ClientAddr}}
 	for _, args := range [][]string{{"cluster", "remove", ""}, {"cluster", "transfer-leader", ""}, {"status", "-may-stop", ""}} {
 		if got := u.completed(args...); !slices.Equal(got, []string{"1", "2", "3"}) {
 			t.Errorf("%q is completed with %q", args, got)

@@ -8,11 +8,13 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
 	"time"
 
+	"lockkeeper/cmd/lockkeeper/internal/contexts"
 	"lockkeeper/recipes"
 )
 
@@ -25,7 +27,7 @@ type consoleFlags struct{ http string }
 func (f *consoleFlags) flags(fs *flag.FlagSet, e env) {
 	fs.StringVar(&f.http, "http", e.variables[httpVariable],
 		"`host:port` where a member serves HTTP (admin.serverPort); https://host:port with TLS (default "+
-			"$LOCKKEEPER_HTTP, or 127.0.0.1:8080)")
+			"$LOCKKEEPER_HTTP, or http of the context, or the host of the first of -servers, port 8080)")
 }
 
 const (
@@ -35,7 +37,12 @@ const (
 
 // readConsole reads an answer of the console. text is the answer as it came.
 func (c *clientFlags) readConsole(f *consoleFlags, view string, q url.Values, answer any) (text []byte, err error) {
-	base := cmp.Or(f.http, "127.0.0.1:8080")
+	servers, err := serverList(c.servers)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	host, _, _ := net.SplitHostPort(servers[0])
+	base := cmp.Or(f.http, c.from.Get(contexts.HTTP), net.JoinHostPort(host, defaultHTTPPort))
 	if !strings.Contains(base, "://") {
 		base = "http://" + base
 	}

@@ -34,7 +34,7 @@ type restarts struct {
 // start starts the command, and returns its token and whether it held the lock before.
 func (r *restarts) start() (p *process, token, resumed string) {
 	r.t.Helper()
-	u := user{r.t, map[string]string{"WORKERS": r.workers}}
+	u := user{t: r.t, variables: map[string]string{"WORKERS": r.workers}}
 	maps.Copy(u.variables, r.variables)
 	p = u.start("", append(r.args, "--", "sh", "-c", sayHold+r.script)...)
 	token, resumed, _ = strings.Cut(p.line(), " ")

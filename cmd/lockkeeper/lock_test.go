@@ -51,7 +51,7 @@ func cluster(t *testing.T, change func(*server.Config)) *member {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
-	return &member{s, user{t, map[string]string{serversVariable: s.ClientAddr().String()}}}
+	return &member{s, user{t: t, variables: map[string]string{serversVariable: s.ClientAddr().String()}}}
 }
 
 func await(t *testing.T, what string, cond func() bool) {
@@ -351,7 +351,7 @@ func TestLockKilled(t *testing.T) {
 // with their end.
 func TestUnreachable(t *testing.T) {
 	t.Parallel()
-	nobody := user{t, map[string]string{serversVariable: "127.0.0.1:1,localhost:2"}}
+	nobody := user{t: t, variables: map[string]string{serversVariable: "127.0.0.1:1,localhost:2"}}
 	const want = ": cannot reach the cluster at 127.0.0.1:1, localhost:2: dial tcp 127.0.0.1:1: connect: connection refused; dial tcp "
 	for _, c := range []struct {
 		args   []string
@@ -437,7 +437,7 @@ func TestElectAgain(t *testing.T) {
 func TestLocks(t *testing.T) {
 	t.Parallel()
 	s := cluster(t, nil)
-	if status, stdout, _ := s.invoke("locks"); status != exitOK || stdout != "nobody holds or waits for a lock\n" {
+	if status, stdout, _ := s.invoke("locks"); status != exitOK || stdout != "nobody holds or waits for a lock\n"+nobodyHint {
 		t.Errorf("%d %q", status, stdout)
 	}
 	holder := s.holding("lock", "-note", "monthly report", "/jobs/report")

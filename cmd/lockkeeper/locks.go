@@ -282,9 +282,13 @@ func (l lockList) json() string {
 	return b.String()
 }
 
+// nobodyHint is for a user who expected to see a lock: of a command that has ended, for example.
+const nobodyHint = "(a lock is there while a program holds it: 'lockkeeper lock /locks/try sleep 60' in another " +
+	"terminal holds one for a minute; 'lockkeeper locks -history PATH' shows who held it before)\n"
+
 func (l lockList) text(now time.Time) string {
 	if len(l) == 0 {
-		return "nobody holds or waits for a lock\n"
+		return "nobody holds or waits for a lock\n" + nobodyHint
 	}
 	var b strings.Builder
 	for _, lock := range l {

@@ -33,6 +33,7 @@ type env struct {
 	stdout, stderr io.Writer
 	signals        <-chan os.Signal // to stop
 	variables      map[string]string
+	configDir      string // of the user; empty if there is none
 }
 
 // environment returns the variables of this process.
@@ -58,7 +59,8 @@ func main() {
 		}
 	}
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
-	os.Exit(run(os.Args[1:], env{os.Stdout, os.Stderr, signals, environment()}))
+	configDir, _ := os.UserConfigDir() // a user without one has no contexts
+	os.Exit(run(os.Args[1:], env{os.Stdout, os.Stderr, signals, environment(), configDir}))
 }
 
 // runner is a command: a struct with its flags as fields.
@@ -99,6 +101,7 @@ func commands() []command {
 		{name: "create", maxArgs: 2, runner: &nodeCommand{}, takesPath: true},
 		{name: "delete", maxArgs: 1, runner: &nodeCommand{}, takesPath: true},
 		{name: "stat", maxArgs: 1, runner: &nodeCommand{}, takesPath: true},
+		{name: "context", maxArgs: 2, runner: &contextCommand{}, words: []string{"list", "use", "add", "remove"}},
 		{name: "cluster", maxArgs: many, runner: &clusterCommand{},
 			words: []string{"list", "add", "remove", "transfer-leader"}},
 		{name: "snapshot", maxArgs: 2, runner: &snapshotCommand{}, words: []string{"save", "restore"}},

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -72,14 +73,15 @@ func TestIgnoredSignalsStayIgnored(t *testing.T) {
 type user struct {
 	t         *testing.T
 	variables map[string]string
+	configDir string
 }
 
 // as returns the user for a subtest.
-func (u *user) as(t *testing.T) *user { return &user{t, u.variables} }
+func (u *user) as(t *testing.T) *user { return &user{t, u.variables, u.configDir} }
 
 // environ is the environment of a process that is the command.
 func (u *user) environ() []string {
-	list := append(os.Environ(), asCommand+"=1")
+	list := append(os.Environ(), asCommand+"=1", "XDG_CONFIG_HOME="+cmp.Or(u.configDir, "/nowhere"))
 	for name, value := range u.variables {
 		list = append(list, name+"="+value)
 	}
@@ -89,7 +91,7 @@ func (u *user) environ() []string {
 // invoke runs a command line that ends by itself.
 func (u *user) invoke(args ...string) (status int, stdout, stderr string) {
 	var out, err bytes.Buffer
-	status = run(args, env{&out, &err, nil, u.variables})
+	status = run(args, env{&out, &err, nil, u.variables, u.configDir})
 	return status, out.String(), err.String()
 }
 

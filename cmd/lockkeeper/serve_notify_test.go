@@ -42,7 +42,7 @@ func TestServiceManagerIsTold(t *testing.T) {
 	status := make(chan int, 1)
 	go func() {
 		status <- run([]string{"serve", "-client-address", "127.0.0.1:0", "-data-dir", t.TempDir()},
-			env{&stdout, &stderr, signals, variables})
+			env{&stdout, &stderr, signals, variables, ""})
 	}()
 	got := told()
 	for strings.HasPrefix(got, "STATUS=not ready: ") {

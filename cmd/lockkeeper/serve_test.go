@@ -33,7 +33,7 @@ func TestSignalEndsAStartThatWaits(t *testing.T) {
 	signals := make(chan os.Signal, 1)
 	status := make(chan int, 1)
 	go func() {
-		status <- run([]string{"serve", "-client-address", "127.0.0.1:0", "-data-dir", cfg.Data.Dir}, env{&stdout, stderr, signals, nil})
+		status <- run([]string{"serve", "-client-address", "127.0.0.1:0", "-data-dir", cfg.Data.Dir}, env{&stdout, stderr, signals, nil, ""})
 		stderr.Close()
 	}()
 	var text strings.Builder

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -17,6 +18,7 @@ import (
 
 	"golang.org/x/term"
 
+	"lockkeeper/cmd/lockkeeper/internal/contexts"
 	"lockkeeper/server/ops/admin"
 )
 
@@ -104,7 +106,7 @@ func (c *snapshotCommand) member() (*admin.Client, string, error) {
 // httpPort is the URL of a member's HTTP port and a client for it. An empty addr stands for the
 // host of the first server and the usual port.
 func (f *clientFlags) httpPort(addr string) (url.URL, *http.Client, error) {
-	if addr == "" {
+	if addr = cmp.Or(addr, f.from.Get(contexts.HTTP)); addr == "" {
 		servers, _ := serverList(f.servers) // checked
 		host, _, _ := net.SplitHostPort(servers[0])
 		addr = net.JoinHostPort(host, defaultHTTPPort)
@@ -113,6 +115,9 @@ func (f *clientFlags) httpPort(addr string) (url.URL, *http.Client, error) {
 	scheme := "http"
 	if config != nil {
 		scheme = "https"
+	}
+	if before, rest, ok := strings.Cut(addr, "://"); ok {
+		scheme, addr = before, rest
 	}
 	return url.URL{Scheme: scheme, Host: addr}, &http.Client{Transport: &http.Transport{TLSClientConfig: config}}, err
 }

@@ -38,7 +38,7 @@ func slacksOf(t *testing.T, pid int) map[string]bool {
 func TestTimerSlack(t *testing.T) {
 	t.Parallel()
 	for variable, want := range map[string]string{"": "1000000", "default": "50000"} {
-		u := user{t, map[string]string{timerslack.Variable: variable}}
+		u := user{t: t, variables: map[string]string{timerslack.Variable: variable}}
 		p := u.start("", "serve", "-client-address", "127.0.0.1:0", "-data-dir", t.TempDir(), "-log-level", "debug")
 		p.line() // it serves
 		if got := slacksOf(t, p.Process.Pid); len(got) != 1 || !got[want] {

@@ -72,10 +72,11 @@ const imports = `
 	bench:                 wire internal/zkconn internal/cputime golang.org/x/sys/unix
 	jepsen/compare/floor:   wire
 	jepsen/compare:         bench jepsen jepsen/compare/floor recipes wire internal/freeport internal/zkconn go.etcd.io/etcd/client/v3 go.etcd.io/etcd/client/v3/concurrency go.uber.org/zap
-	cmd/lockkeeper:        server server/datadir server/offline server/ops server/ops/admin server/secure/certs server/zoocfg server/secure locknode recipes bench recipes/fence cmd/lockkeeper/internal/guard cmd/lockkeeper/internal/fenceproxy cmd/lockkeeper/internal/timerslack cmd/lockkeeper/internal/demo internal/clock github.com/go-zookeeper/zk github.com/spf13/cobra golang.org/x/term
+	cmd/lockkeeper:        server server/datadir server/offline server/ops server/ops/admin server/secure/certs server/zoocfg server/secure locknode recipes bench recipes/fence cmd/lockkeeper/internal/guard cmd/lockkeeper/internal/fenceproxy cmd/lockkeeper/internal/timerslack cmd/lockkeeper/internal/demo cmd/lockkeeper/internal/contexts internal/clock github.com/go-zookeeper/zk github.com/spf13/cobra golang.org/x/term
 	cmd/lockkeeper/internal/guard: golang.org/x/sys/unix golang.org/x/term
 	cmd/lockkeeper/internal/timerslack: golang.org/x/sys/unix
 	cmd/lockkeeper/internal/fenceproxy: recipes/fence
+	cmd/lockkeeper/internal/contexts:
 	cmd/lockkeeper/internal/demo: server recipes internal/freeport internal/gate internal/simnet
 
 	# The clients' side knows no package of the server.
