@@ -69,7 +69,7 @@ func (c *checker) checkFiles(names ...string) error {
 }
 
 // subcommands are the commands with a command as their first argument.
-var subcommands = []string{"certs", "cluster", "log", "config", "snapshot"}
+var subcommands = []string{"certs", "cluster", "log", "config", "context", "snapshot"}
 
 func (c *checker) checkLockkeeper(args []string) error {
 	if len(args) == 0 || args[0] == "help" && len(args) == 1 {
