@@ -46,6 +46,7 @@ var unrun = []struct{ page, begins, reason string }{
 	{"docs/jepsen.md", "go run ./cmd/jepsen", "takes minutes; TestRun in cmd/jepsen runs shorter ones"},
 	{"docs/guarantees.md", "go run ./cmd/jepsen", "takes minutes, and needs ZooKeeper; TestLiveLoneLeader in recipes shows the same leader"},
 	{"docs/simulation.md", "go run ./cmd/jepsen", "takes hours; ./test runs shorter ones"},
+	{"docs/model.md", "go run ./cmd/jepsen", "needs the sources; TestModel in cmd/jepsen runs shorter ones"},
 	{"docs/split-brain.md", "go run ./cmd/jepsen", "takes minutes; the tests of jepsen/splitbrain run shorter ones"},
 	{"docs/lock-lab.md", "go run ./cmd/jepsen", "takes minutes; TestBrief in jepsen/locklab plays the short form"},
 	{"docs/performance.md", "jepsen/compare.sh", "takes minutes, on a machine that does nothing else"},
