@@ -88,6 +88,7 @@ func defenders(f *ast.File) map[string][]string {
 func promisesPage(names []string, tests map[string]map[string][]string) string {
 	var page strings.Builder
 	page.WriteString("# The promises and their tests\n\n" +
+		"This page lists the tests that defend each promise.\n\n" +
 		"[ARCHITECTURE.md](../ARCHITECTURE.md#what-it-promises) states the promises. A test that fails when\n" +
 		"one is broken has the line `Defends: C1.` in its comment; every fuzz target defends " + fuzzed + ".\n" +
 		"`go test ./internal/tidy -run TestPromises -update` writes this page.\n")
