@@ -150,6 +150,8 @@ const imports = `
 	                       github.com/google/go-containerregistry/pkg/v1/types
 	internal/s3test:
 	jepsen/pages:
+	jepsen/site:           github.com/yuin/goldmark github.com/yuin/goldmark/ast github.com/yuin/goldmark/extension
+	                       github.com/yuin/goldmark/parser github.com/yuin/goldmark/renderer/html github.com/yuin/goldmark/text
 	jepsen/bench:
 	deploy/check:
 `
@@ -169,6 +171,7 @@ const testImports = `
 	                       github.com/compose-spec/compose-go/v2/cli github.com/compose-spec/compose-go/v2/types
 	                       github.com/moby/buildkit/frontend/dockerfile/instructions github.com/moby/buildkit/frontend/dockerfile/parser
 	jepsen/pages:          jepsen internal/freeport
+	jepsen/site:           jepsen github.com/chromedp/chromedp github.com/chromedp/cdproto/emulation
 	jepsen:                recipes internal/testcert
 	recipes/fence:         internal/s3test
 	locktest:              recipes github.com/go-zookeeper/zk
