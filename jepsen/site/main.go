@@ -8,7 +8,7 @@ import (
 
 func main() {
 	root := flag.String("root", ".", "the `directory` of the repository")
-	out := flag.String("out", "", "the `directory` to write the site to; it is made if it is missing")
+	out := flag.String("out", "", "the `directory` to write the site to; files of an earlier site stay if no page has replaced them")
 	flag.Parse()
 	if *out == "" || flag.NArg() > 0 {
 		flag.Usage()

@@ -64,23 +64,15 @@ func build(root, out string) (pages int, err error) {
 	return len(s.pages), s.write("search-index.js", index)
 }
 
-// find lists the Markdown pages. Test data and hidden directories have none, nor has a site.
+// find lists the Markdown pages. Those in test data and in hidden directories are none.
 func (s *site) find() error {
-	out, err := filepath.Abs(s.out)
-	if err != nil {
-		return err
-	}
-	err = filepath.WalkDir(s.root, func(file string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir(s.root, func(file string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
 		if d.IsDir() {
-			abs, err := filepath.Abs(file)
-			if err != nil {
-				return err
-			}
 			name := d.Name()
-			if file != s.root && (name == "testdata" || name == "node_modules" || name[0] == '.' || abs == out) {
+			if file != s.root && (name == "testdata" || name == "node_modules" || name[0] == '.') {
 				return filepath.SkipDir
 			}
 			return nil
