@@ -90,7 +90,10 @@ func (p *holders) read(out io.Reader) {
 type holder struct {
 	process *holders
 	name    string
+	config  lock.Config
 	answers chan string // one for each step
+	// resource is the one whose lock the program takes, from the first Lock on.
+	resource string
 
 	lost chan struct{} // of the lock that is held; guarded by process.mu
 }
@@ -108,14 +111,11 @@ func openHolder(library string) func(context.Context, lock.Config) (lock.Client,
 		if err != nil {
 			return nil, err
 		}
-		h := &holder{process: p, name: c.Node, answers: make(chan string, 1)}
+		h := &holder{process: p, name: c.Node, config: c, answers: make(chan string, 1)}
 		p.mu.Lock()
 		p.holders[h.name] = h
 		p.mu.Unlock()
-		// Node is RESOURCE-NAME.
-		resource := c.Node[:strings.LastIndexByte(c.Node, '-')]
-		_, err = h.do("open", strings.Join(c.Servers, ","), strconv.FormatInt(c.Lease.Milliseconds(), 10), path(resource))
-		return h, err
+		return h, nil
 	}
 }
 
@@ -140,8 +140,25 @@ func (h *holder) do(words ...string) (string, error) {
 	return "", fmt.Errorf("%s: %s %s", words[0], kind, text)
 }
 
-// Lock implements lock.Client. The resource is that of the holder's name.
-func (h *holder) Lock(ctx context.Context, _ string) (lock.Held, error) {
+// open connects the program, and says which lock it takes.
+func (h *holder) open(resource string) error {
+	switch h.resource {
+	case resource:
+		return nil
+	case "":
+		h.resource = resource
+		_, err := h.do("open", strings.Join(h.config.Servers, ","),
+			strconv.FormatInt(h.config.Lease.Milliseconds(), 10), path(resource))
+		return err
+	}
+	return fmt.Errorf("the program takes the lock of %s only", h.resource)
+}
+
+// Lock implements lock.Client.
+func (h *holder) Lock(ctx context.Context, resource string) (lock.Held, error) {
+	if err := h.open(resource); err != nil {
+		return nil, err
+	}
 	wait := time.Minute
 	if deadline, ok := ctx.Deadline(); ok {
 		wait = max(time.Millisecond, time.Until(deadline))
@@ -160,6 +177,9 @@ func (h *holder) Lock(ctx context.Context, _ string) (lock.Held, error) {
 
 // Close implements lock.Client.
 func (h *holder) Close() error {
+	if h.resource == "" {
+		return nil
+	}
 	_, err := h.do("close")
 	return err
 }
