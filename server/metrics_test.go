@@ -153,6 +153,8 @@ func awaitLeader(t *testing.T, members []*Server) (leader *Server) {
 
 const metricsHead = `# Metrics
 
+This page is for watching a cluster with Prometheus, and for acting on its alerts.
+
 The four-letter word ` + "`mntr`" + ` and the command ` + "`monitor`" + ` of the HTTP port have all metrics but those
 with labels. Prometheus finds them at ` + "`http://HOST:7000/metrics`" + ` with this line in zoo.cfg:
 
