@@ -421,6 +421,10 @@ func (c *Checker) asked(d *disk, e Event) error {
 		if own := placeOf(t.stands[e.Of]); !upToDate(e.Last, own) {
 			return fmt.Errorf("the candidate's log ended with %v", own)
 		}
+		// A deposed leader stands with the entries that it has made and not yet written, too.
+		if n := w.nodes[e.Last]; n != nil && w.terms[n.Term].leader == e.Of {
+			t.stands[e.Of] = n
+		}
 		return nil
 	}
 	if t.leader != e.Of {

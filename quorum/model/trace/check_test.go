@@ -103,6 +103,10 @@ func TestExplained(t *testing.T) {
 		"a change of members that is seen later explains a commit": slices.Concat([]Event{stored(a, change)},
 			sent(b, 2, a, two, change), []Event{stored(a, entry(2, 4)), apply(a, 2, 4),
 				stored(a, Entry{Place: Place{5, 2}, Digest: 100, Voters: []raft.ServerID{a}})}),
+		"a deposed leader is elected with an entry that it has not written": slices.Concat(
+			[]Event{request(b, Append, 2, a, two, entry(2, 3)), stored(b, entry(2, 3))},
+			[]Event{saveTerm(c, 2)}, sent(c, 2, a, first.Place, entry(2, 2), entry(2, 3)),
+			stands(a, 3), granted(b, 3, a, entry(2, 3).Place)),
 		"a leader asks by entries that it has not written": {request(c, Append, 2, a, Place{5, 2}, entry(2, 6))},
 		"a voter is removed":                     slices.Concat([]Event{stored(a, change)}, sent(b, 2, a, two, change)),
 		"a member was set back":                  {{On: c, Kind: SetBack}, {On: c, Kind: Started}},
