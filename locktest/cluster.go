@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -103,16 +102,7 @@ func (c *Cluster) start(m *member) {
 	m.gate = new(gate.Gate)
 	cfg := m.cfg
 	cfg.Machine.Dial = host.Dial
-	cfg.Machine.Listen = func(network, addr string) (net.Listener, error) {
-		if strings.HasPrefix(addr, m.host+":") {
-			return host.Listen(network, addr)
-		}
-		l, err := net.Listen(network, addr)
-		if err != nil {
-			return nil, err
-		}
-		return m.gate.Listener(l), nil
-	}
+	cfg.Machine.Listen = m.gate.Listen(host)
 	srv, err := server.Start(cfg)
 	if err != nil {
 		c.t.Fatalf("locktest: start %s: %v", m, err)

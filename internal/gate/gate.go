@@ -2,7 +2,10 @@ package gate
 
 import (
 	"net"
+	"strings"
 	"sync"
+
+	"lockkeeper/internal/simnet"
 )
 
 // Gate is between a member and its clients: it can hold back everything, and close all connections.
@@ -36,6 +39,21 @@ func (g *Gate) Thaw() {
 
 // IsFrozen reports whether everything is held back.
 func (g *Gate) IsFrozen() bool { return g.closed() != nil }
+
+// Listen returns a function that listens for a member whose peers are on a simulated network: at
+// addresses of its host there, and at all others on the real one, behind the gate.
+func (g *Gate) Listen(host *simnet.Host) func(network, addr string) (net.Listener, error) {
+	return func(network, addr string) (net.Listener, error) {
+		if strings.HasPrefix(addr, host.Name()+":") {
+			return host.Listen(network, addr)
+		}
+		l, err := net.Listen(network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return g.Listener(l), nil
+	}
+}
 
 // closed is a channel that is closed when the gate opens; nil if it is open.
 func (g *Gate) closed() chan struct{} {

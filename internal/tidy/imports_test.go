@@ -131,7 +131,7 @@ const imports = `
 
 	# What tests are made of knows nothing of what they test.
 	internal/simnet:
-	internal/gate:
+	internal/gate:         internal/simnet
 	internal/freeport:
 	internal/cputime:       golang.org/x/sys/unix
 	internal/loglimit:

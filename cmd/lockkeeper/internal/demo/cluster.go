@@ -8,7 +8,6 @@ import (
 	"net"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -81,16 +80,7 @@ func (c *cluster) start(m *member) error {
 	g := new(gate.Gate)
 	cfg := m.cfg
 	cfg.Machine.Dial = host.Dial
-	cfg.Machine.Listen = func(network, addr string) (net.Listener, error) {
-		if strings.HasPrefix(addr, m.host+":") {
-			return host.Listen(network, addr)
-		}
-		l, err := net.Listen(network, addr)
-		if err != nil {
-			return nil, err
-		}
-		return g.Listener(l), nil
-	}
+	cfg.Machine.Listen = g.Listen(host)
 	srv, err := server.Start(cfg)
 	if err != nil {
 		return fmt.Errorf("start %v: %w", m, err)
