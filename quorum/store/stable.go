@@ -17,8 +17,8 @@ type Stable interface {
 // The keys of raft's values.
 var (
 	keyTerm          = []byte(Term)
-	keyVoteTerm      = []byte("LastVoteTerm")
-	keyVoteCandidate = []byte("LastVoteCand")
+	keyVoteTerm      = []byte(VoteTerm)
+	keyVoteCandidate = []byte(VoteCandidate)
 )
 
 // setTerm saves raft's term. Errors: the saved term is higher, so the member may have voted or

@@ -17,11 +17,15 @@ type Value string
 // are the caller's.
 const (
 	Term        Value = "CurrentTerm"            // raft's
+	VoteTerm    Value = "LastVoteTerm"           // raft's
 	Cluster     Value = "lockkeeper/cluster"     // the cluster that the stores belong to
 	Standing    Value = "lockkeeper/standing"    // alone, or one of a cluster
 	Import      Value = "lockkeeper/import"      // the progress of an import
 	ImportIndex Value = "lockkeeper/importIndex" // the index of the imported state
 )
+
+// VoteCandidate is the key of the candidate of the newest vote, raft's.
+const VoteCandidate = "LastVoteCand"
 
 // Identity names the member and the disk that the stores belong to. It is written first, and synced
 // at once.

@@ -1,7 +1,6 @@
 package trace
 
 import (
-	"encoding/binary"
 	"hash/fnv"
 	"sync/atomic"
 
@@ -52,9 +51,11 @@ func (r *Recorder) named(identity store.Identity) error {
 	if e.Term, err = r.stores.Number(store.Term); err != nil {
 		return err
 	}
+	if e.VoteTerm, err = r.stores.Number(store.VoteTerm); err != nil {
+		return err
+	}
 	// The store has an error for a value that is not there.
-	e.VoteTerm, _ = r.stores.Stable.GetUint64([]byte("LastVoteTerm"))
-	if whom, _ := r.stores.Stable.Get([]byte("LastVoteCand")); len(whom) > 0 {
+	if whom, _ := r.stores.Stable.Get([]byte(store.VoteCandidate)); len(whom) > 0 {
 		e.Of = serverAt(whom, on)
 	}
 	first, err := r.stores.Log.FirstIndex()
@@ -232,15 +233,18 @@ func (s recordedStable) Set(key, value []byte) error {
 	err := s.Stable.Set(key, value)
 	switch {
 	case err != nil:
-	case string(key) == "LastVoteCand": // behind its term, not with it
-		term, err := s.GetUint64([]byte("LastVoteTerm"))
+	case string(key) == store.VoteCandidate: // behind its term, not with it
+		term, err := s.r.stores.Number(store.VoteTerm)
 		if err != nil {
 			return err
 		}
 		s.voted(term, value)
-	case string(key) == "lockkeeper/identity" && len(value) == 16:
-		identity := store.Identity{Owner: binary.BigEndian.Uint64(value), Disk: binary.BigEndian.Uint64(value[8:])}
-		return s.r.named(identity)
+	case s.r.on.Load() == nil: // perhaps the identity
+		identity, err := s.r.stores.Identity()
+		if err == nil && identity.Disk != 0 {
+			err = s.r.named(identity)
+		}
+		return err
 	}
 	return err
 }
