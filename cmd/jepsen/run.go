@@ -67,8 +67,8 @@ func runRun(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		"namespace (needs root), proxy, or auto: namespaces where they can be had and\n"+
 			"can make the faults of the nemeses, else TCP proxies")
 	c.StringVar(&t.Mutation, "mutation", "", "plant the `bug` in the recipes of the clients; needs Go and the sources")
-	c.BoolVar(&l.traced, "trace", false, "build lockkeeper with trace points, and have the protocol explain what each member\n"+
-		"wrote, was asked and answered (quorum/model/trace)")
+	c.BoolVar(&l.traced, "trace", false, "build lockkeeper with trace points, and have the protocol explain\n"+
+		"each write, request and answer of the members (quorum/model/trace)")
 	l.define(c, "the `name` of the server: lockkeeper, or zookeeper to compare (Debian's package)")
 	status, ok := c.parse(args, stdout, stderr, func() error {
 		t.Workloads, t.Nemeses = words(*workloads), words(*nemeses)
@@ -163,7 +163,8 @@ func explain(dir string) (workload.Verdict, error) {
 	}
 	err = c.Finish()
 	v := workload.Verdict{Checker: "protocol", Promise: "C1", Valid: workload.Yes,
-		Text: fmt.Sprintf("%d events of members are explained: %d elections, %d steps of the commit index, %d answers, %d writes",
+		Text: fmt.Sprintf("%d events of members are explained: %d elections, %d steps of the commit index, "+
+			"%d answers, %d writes",
 			len(events), c.Elections, c.Commits, c.Events[trace.Answered], c.Events[trace.Stored])}
 	if c.Commits == 0 {
 		v.Valid = workload.Unknown

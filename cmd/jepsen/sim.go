@@ -55,7 +55,8 @@ func (f *simFlags) define(c *commandLine) {
 	c.StringVar(&f.mutation, "mutation", "", "with the bug of this `name` planted; see -list")
 	c.BoolVar(&f.mutations, "mutations", false, "with each planted bug, until it is caught")
 	c.BoolVar(&f.quick, "quick", false, "-mutations only with those that are caught within seconds")
-	c.BoolVar(&f.actions, "actions", false, "say which actions of the protocol the members took, and which one right after the other")
+	c.BoolVar(&f.actions, "actions", false, "say which actions of the protocol the members took, and which\n"+
+		"one right after the other")
 	c.BoolVar(&f.list, "list", false, "list the bugs that can be planted")
 	c.BoolVar(&f.plain, "plain", false, "with the Go runtime as it is: it is not compiled anew, and a seed is another run")
 }
