@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"strings"
 	"time"
@@ -32,9 +33,22 @@ type conn struct {
 	events  []wire.WatcherEvent
 }
 
+// route is the way from here to a server.
+type route struct {
+	tls    *tls.Config // nil: without TLS
+	source netip.Addr  // the zero one: as the system chooses
+}
+
+func (c *Config) route() route { return route{tls: c.TLS, source: c.Source} }
+
 // connect connects, with TLS if there is a config for it.
-func connect(ctx context.Context, config *tls.Config, addr string, patience time.Duration) (net.Conn, error) {
-	nc, err := (&net.Dialer{Timeout: patience}).DialContext(ctx, "tcp", addr)
+func connect(ctx context.Context, via route, addr string, patience time.Duration) (net.Conn, error) {
+	d := net.Dialer{Timeout: patience}
+	if via.source.IsValid() {
+		d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(via.source, 0))
+	}
+	nc, err := d.DialContext(ctx, "tcp", addr)
+	config := via.tls
 	if err != nil || config == nil {
 		return nc, err
 	}
@@ -46,8 +60,8 @@ func connect(ctx context.Context, config *tls.Config, addr string, patience time
 }
 
 // dial connects and opens a session. It gives up when the server has sent nothing for so long.
-func dial(ctx context.Context, config *tls.Config, addr string, timeout, patience time.Duration) (*conn, error) {
-	nc, err := connect(ctx, config, addr, patience)
+func dial(ctx context.Context, via route, addr string, timeout, patience time.Duration) (*conn, error) {
+	nc, err := connect(ctx, via, addr, patience)
 	if err != nil {
 		return nil, fmt.Errorf("bench: connect: %w", err)
 	}
@@ -273,8 +287,8 @@ func (c *conn) removeAll(path string) error {
 
 // mode is the mode in a server's answer to the four-letter word srvr: leader, follower, observer,
 // standalone; "" if nothing. ZooKeeper, which is measured too, has no JSON with it on that port.
-func mode(config *tls.Config, addr string) string {
-	c, err := connect(context.Background(), config, addr, time.Second)
+func mode(via route, addr string) string {
+	c, err := connect(context.Background(), via, addr, time.Second)
 	if err != nil {
 		return ""
 	}

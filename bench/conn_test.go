@@ -112,7 +112,7 @@ func TestAwaitDoesNotWaitForAConnectionThatIsForgotten(t *testing.T) {
 	defer cancel()
 	p := &server{done: make(chan struct{})}
 	called := 0
-	err = p.await(ctx, nil, l.Addr().String(), func(*conn) error {
+	err = p.await(ctx, route{}, l.Addr().String(), func(*conn) error {
 		called++
 		return nil
 	})

@@ -166,7 +166,7 @@ func (r *run) again(ctx context.Context, n int, done func(time.Duration), work w
 		if tries == 0 {
 			c, err = r.dial(ctx, n)
 		} else {
-			c, err = dial(ctx, r.TLS, r.server(n+tries), r.Session, patience)
+			c, err = dial(ctx, r.route(), r.server(n+tries), r.Session, patience)
 		}
 		if err != nil {
 			if tries == 0 && ctx.Err() == nil {

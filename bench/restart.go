@@ -3,7 +3,6 @@ package bench
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -30,7 +29,7 @@ func boot(ctx context.Context, r *run) error {
 		if err != nil {
 			return err
 		}
-		err = p.await(ctx, r.TLS, r.server(0), func(c *conn) error {
+		err = p.await(ctx, r.route(), r.server(0), func(c *conn) error {
 			path, err := c.create(fmt.Sprintf("/bench-boot-%d-%d-", os.Getpid(), round), wire.ModePersistentSequential)
 			if err != nil {
 				return err
@@ -100,11 +99,11 @@ const (
 )
 
 // await tries until f has succeeded on a connection to addr.
-func (p *server) await(ctx context.Context, config *tls.Config, addr string, f func(c *conn) error) error {
+func (p *server) await(ctx context.Context, via route, addr string, f func(c *conn) error) error {
 	ctx, cancel := context.WithTimeout(ctx, awaitPatience)
 	defer cancel()
 	for patience := firstPatience; ; {
-		c, err := dial(ctx, config, addr, 10*time.Second, patience)
+		c, err := dial(ctx, via, addr, 10*time.Second, patience)
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			patience = min(2*patience, lastPatience)
 		}
@@ -138,7 +137,7 @@ func (r *run) restart(ctx context.Context) (time.Duration, error) {
 	}
 	r.PIDs[0] = p.cmd.Process.Pid
 	var took time.Duration
-	err = p.await(ctx, r.TLS, r.server(0), func(c *conn) error {
+	err = p.await(ctx, r.route(), r.server(0), func(c *conn) error {
 		_, err := c.call(wire.OpGetData, &wire.PathWatchRequest{Path: r.dir + "/d0/node-000000"})
 		took = time.Since(began)
 		return err
@@ -168,7 +167,7 @@ func killProcess(pid int) error {
 
 // failover kills the leader while clients write. The servers must answer the four-letter word srvr.
 func failover(ctx context.Context, r *run) error {
-	leader := slices.IndexFunc(r.Servers, func(addr string) bool { return mode(r.TLS, addr) == "leader" })
+	leader := slices.IndexFunc(r.Servers, func(addr string) bool { return mode(r.route(), addr) == "leader" })
 	if leader < 0 {
 		return errors.New("no server says that it leads")
 	}

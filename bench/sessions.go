@@ -106,7 +106,7 @@ func (r *run) expire(ctx context.Context) (late Histogram, err error) {
 	defer watcher.end()
 	due := map[string]time.Time{}
 	for n := range min(silentSessions, r.Clients) {
-		c, err := dial(ctx, r.TLS, r.server(n), silentTimeout, patience)
+		c, err := dial(ctx, r.route(), r.server(n), silentTimeout, patience)
 		if err != nil {
 			return late, err
 		}

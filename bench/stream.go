@@ -46,7 +46,7 @@ type taken struct {
 // gives no session.
 func StartStream(ctx context.Context, cfg StreamConfig) (*Stream, error) {
 	cfg.Session = cmp.Or(cfg.Session, 30*time.Second)
-	c, err := dial(ctx, nil, cfg.Server, cfg.Session, patience)
+	c, err := dial(ctx, route{}, cfg.Server, cfg.Session, patience)
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +135,7 @@ func (s *Stream) one(ctx context.Context, c *conn, i int, t *taken) (*conn, erro
 			t.lost++
 		}
 		var err error
-		if c, err = dial(ctx, nil, s.cfg.Server, s.cfg.Session, time.Second); err != nil {
+		if c, err = dial(ctx, route{}, s.cfg.Server, s.cfg.Session, time.Second); err != nil {
 			c = nil
 			pause(ctx, time.Millisecond)
 		}
@@ -148,7 +148,7 @@ func (s *Stream) one(ctx context.Context, c *conn, i int, t *taken) (*conn, erro
 // Send sends n requests over one connection, 256 in flight, and returns when all are answered. A
 // code other than OK is an error.
 func Send(ctx context.Context, server string, n int, request Request) error {
-	c, err := dial(ctx, nil, server, 30*time.Second, patience)
+	c, err := dial(ctx, route{}, server, 30*time.Second, patience)
 	if err != nil {
 		return err
 	}

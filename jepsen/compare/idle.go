@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net/netip"
 	"os"
 	"os/exec"
 	"strings"
@@ -19,8 +20,9 @@ import (
 // may have no more open files than the system lets it.
 const idleClients = "idle-clients"
 
-// idleEach is the number of sessions of such a process.
-const idleEach = 15_000
+// idleEach is the number of sessions of such a process. Each process has a source address of its
+// own: the kernel looks long for a free port of one address when half of them (14,000) are taken.
+const idleEach = 10_000
 
 // runIdleClients is that process. It prints a line when its sessions are open, then it reads one
 // that says how they end: close or abandon.
@@ -30,6 +32,7 @@ func runIdleClients(args []string, in io.Reader, out io.Writer) error {
 	servers := fs.String("servers", "", "`host:port,...`")
 	fs.IntVar(&cfg.Clients, "sessions", 1, "their number")
 	fs.DurationVar(&cfg.Session, "timeout", 0, "of each session")
+	fs.TextVar(&cfg.Source, "source", netip.Addr{}, "local `address` of the connections")
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
@@ -74,7 +77,7 @@ func openIdle(ctx context.Context, servers string, n int, timeout time.Duration)
 	began := time.Now()
 	for ; n > 0; n -= idleEach {
 		cmd := exec.CommandContext(ctx, self, idleClients, "-servers", servers, "-sessions", fmt.Sprint(min(n, idleEach)),
-			"-timeout", timeout.String())
+			"-timeout", timeout.String(), "-source", fmt.Sprintf("127.0.0.%d", 2+len(s.parts)))
 		cmd.Stderr = os.Stderr
 		in, err := cmd.StdinPipe()
 		if err != nil {
