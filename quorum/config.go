@@ -135,7 +135,7 @@ type Seams struct {
 	// loop, and before a term or a vote is saved: a simulation decides there which goroutine goes
 	// on. nil: nothing is called.
 	Yield func()
-	// ObserveRaft is raftnet.Config.Observe. It is for simulations.
+	// ObserveRaft is raftnet.Config.Observe.
 	ObserveRaft func(request any) (answered func(answer any))
 	// ObserveView calls the function that View is given; nil: View does. It is for tests.
 	ObserveView func(view func())

@@ -227,7 +227,7 @@ func (p *clientPort) handshake(ctx context.Context, c *conn) *session.Session {
 	}
 	if sess != nil {
 		c.session.Store(sess)
-		sess.Open(c, answer)
+		sess.Open(recorded(&p.cfg.Machine, c, sess, p.cfg.Sessions.TickTime), answer)
 		_ = c.flush(session.FlushReader) // the next read has the same error
 		return sess
 	}

@@ -341,7 +341,7 @@ func (s *Server) quorumConfig(stores store.Stores, peers net.Listener) quorum.Co
 		DiskConfig: quorum.DiskConfig{KeepDisks: s.cfg.Data.KeepDisks,
 			Lost: machine.Lost || machine.Stores == nil && datadir.HasAside(&s.cfg)},
 		Seams: quorum.Seams{Now: machine.Now, Clock: machine.Clock, Yield: machine.Yield,
-			ObserveRaft: machine.ObserveRaft, ObserveView: machine.ObserveView},
+			ObserveView: machine.ObserveView},
 		ID:         quorum.MemberID(cluster.ID),
 		Members:    s.cfg.QuorumMembers(),
 		Tick:       s.cfg.Sessions.TickTime,
@@ -355,6 +355,9 @@ func (s *Server) quorumConfig(stores store.Stores, peers net.Listener) quorum.Co
 		Peers: peer.Config{Listen: s.opener.listenPeers(peers), Dial: machine.Dial, AnyAddr: cluster.AnyPeerAddr,
 			MaxConns: cluster.MaxPeerCnxns, FrameBytes: int64(cluster.FrameBytes), Auth: s.peerAuth.auth},
 		KeepQuotas: s.cfg.Quotas.Keep,
+	}
+	if r := machine.Recorder; r != nil {
+		c.ObserveRaft, c.Listener = r.Observe, recordedListener{c.Listener, r}
 	}
 	for _, id := range cluster.Without {
 		c.Without = append(c.Without, quorum.MemberID(id))

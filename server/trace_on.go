@@ -31,7 +31,7 @@ func (s *Server) record(stores *store.Stores) error {
 	if err != nil {
 		return err
 	}
-	s.cfg.Machine.ObserveRaft = r.Observe
+	s.cfg.Machine.Recorder = r
 	return nil
 }
 

@@ -99,6 +99,9 @@ func (s *Session) login() login { return login{s.m, &s.connection} }
 // ID is the session's id.
 func (s *Session) ID() wire.SessionID { return s.id() }
 
+// Generation is the number of the session's connection; 0 in read-only mode.
+func (s *Session) Generation() uint64 { return s.generation }
+
 // Ended reports whether the session has ended its connection, or lost it. It answers no request any
 // more.
 func (s *Session) Ended() bool { return s.ended.Load() || s.out.finishing() }

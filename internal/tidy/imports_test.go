@@ -31,7 +31,7 @@ const imports = `
 	                       github.com/hashicorp/go-hclog
 	# The protocol, explored whole: it knows nothing of the code that carries it out.
 	quorum/model:
-	quorum/model/trace:    quorum/peer quorum/raftnet quorum/store github.com/hashicorp/raft
+	quorum/model/trace:    wire znode quorum/model quorum/peer quorum/raftnet quorum/store github.com/hashicorp/raft
 	session/sasl:
 	# What locks' nodes look like: for clients and servers.
 	locknode:

@@ -29,18 +29,14 @@ func newExplained(c *cluster) *explained { return &explained{c: c, checker: trac
 
 // record has the events of a program that is about to start on the stores come to x, while m runs
 // this program: the writes of one that was ended by force are on no disk.
-func (x *explained) record(m *member, stores *store.Stores) (observe func(request any) func(answer any), err error) {
+func (x *explained) record(m *member, stores *store.Stores) (*trace.Recorder, error) {
 	start := m.starts.Add(1)
 	stores.Stable = noticedStable{stores.Stable, m}
-	r, err := trace.Record(stores, func(e trace.Event) {
+	return trace.Record(stores, func(e trace.Event) {
 		if start == m.starts.Load() {
 			x.event(e)
 		}
 	})
-	if err != nil {
-		return nil, err
-	}
-	return r.Observe, nil
 }
 
 func (x *explained) event(e trace.Event) {

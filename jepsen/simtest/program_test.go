@@ -34,7 +34,7 @@ func startProgram(m *member, disk *simdisk.Disk, without ...int) (*program, erro
 	if err != nil {
 		return nil, err
 	}
-	observe, err := m.c.explained.record(m, &stores)
+	recorder, err := m.c.explained.record(m, &stores)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +65,7 @@ func startProgram(m *member, disk *simdisk.Disk, without ...int) (*program, erro
 	cfg.Machine.Stores, cfg.Machine.Lost = &stores, m.aside
 	cfg.Machine.TrailingEntries = shape.trailing // members that were away are to need snapshots
 	cfg.Machine.Now, cfg.Machine.Clock, cfg.Machine.Yield = m.now, m.machine.clock(), m.machine.yield
-	cfg.Machine.ObserveRaft = observe
+	cfg.Machine.Recorder = recorder
 	cfg.Cluster.Members = m.c.lines()
 	if m.file != nil {
 		cfg.Cluster.Members = m.file

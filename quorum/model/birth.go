@@ -56,9 +56,9 @@ func (m *Model) founds(s *State, x int, required Set) bool {
 		}
 		mine, other := m.logs.last(s.disk(x).Log), m.logs.last(s.disk(y).Log)
 		if m.bounds.Import == 0 || m.without(NewestImport) || !m.blank(s, y) {
-			mine, other = 0, 0
+			mine, other = Place{}, Place{}
 		}
-		if other > mine || other == mine && y < x {
+		if mine != other && mine.UpToDate(other) || other == mine && y < x {
 			return false
 		}
 	}

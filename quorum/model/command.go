@@ -29,7 +29,7 @@ func (m *Model) commands(s *State, x int) {
 // reattach has the leader x append the attach of this connection, if its log lacks it. Behind the
 // end of the session it would have no effect.
 func (m *Model) reattach(s *State, x int, connection int) {
-	if l := &m.logs.all[s.disk(x).Log]; int(l.session.generation) >= connection || l.ended {
+	if l := &m.logs.all[s.disk(x).Log]; int(l.session.Generation) >= connection || l.ended {
 		return
 	}
 	n := m.from(s)
@@ -45,7 +45,7 @@ func (m *Model) issue(s *State) {
 	if m.bounds.Commands == 0 {
 		return
 	}
-	g := int(m.logs.all[s.Clusters[0].Committed].session.generation)
+	g := int(m.logs.all[s.Clusters[0].Committed].session.Generation)
 	if int(s.Session.Sent[g-1]) < m.bounds.Commands {
 		n := m.from(s)
 		n.Session.Sent[g-1]++

@@ -64,7 +64,7 @@ func (m *Model) vote(s *State, x int, t uint8, w Server, log LogID) {
 		m.emit(s, n, Step{Action: Adopt, A: uint8(x), B: t})
 	}
 	again := d.VoteTerm == t && d.VoteFor == w
-	upToDate := m.logs.last(log) >= m.logs.last(d.Log) || m.without(UpToDateVotes)
+	upToDate := m.logs.last(d.Log).UpToDate(m.logs.last(log)) || m.without(UpToDateVotes)
 	fresh := d.VoteTerm < t && upToDate
 	stranger := config.Kind == Config && !voter && !m.without(KnownCandidates)
 	if stranger || p.Role == Leader && t == d.Term || !again && !fresh {

@@ -36,23 +36,32 @@ func (m *Model) sent(term *Term, t uint8, v Server) int {
 	return 0
 }
 
+// Delivery is the entries that the leader of term t may have sent to the disk of member x, and the
+// number of them that its log has, as Raft compares logs; 0 entries if there is no such request.
+func (m *Model) Delivery(s *State, x int, t uint8) (log LogID, same int) {
+	v, term := s.server(x), &s.Clusters[s.cluster(x)-1].Terms[t]
+	if term.Leader == nobody || term.Leader == v {
+		return 0, 0
+	}
+	log = m.logs.first(term.Log, m.sent(term, t, v))
+	return log, m.logs.matches(s.Disks[v].Log, log)
+}
+
 // entries has the steps of member x when entries of a leader arrive. A request with several entries
 // is one step for each: a crash may leave any number of them, and an acknowledgement of fewer
 // entries promises less.
 func (m *Model) entries(s *State, x int) {
-	v, c := s.server(x), s.cluster(x)
+	v := s.server(x)
 	d := &s.Disks[v]
 	for t := uint8(2); int(t) <= m.bounds.Terms+1; t++ {
-		term := &s.Clusters[c-1].Terms[t]
-		if t < d.Term && !m.without(RisingTerms) || term.Leader == nobody || term.Leader == v {
+		if t < d.Term && !m.without(RisingTerms) || s.Members[x].Role == Leader && t == d.Term {
 			continue
 		}
-		sent := m.sent(term, t, v)
-		if sent == 0 || s.Members[x].Role == Leader && t == d.Term {
+		log, same := m.Delivery(s, x, t)
+		sent := m.logs.length(log)
+		if sent == 0 {
 			continue
 		}
-		log := m.logs.first(term.Log, sent)
-		same := m.logs.matches(d.Log, log)
 		m.receive(s, x, t, d.Log, same, Ack)
 		if same < sent {
 			kept := same

@@ -179,7 +179,7 @@ func (m *Model) apart(s *State, x int, votes, electors Set) bool {
 func (m *Model) electorate(s *State, y int) (votes Set) {
 	mine := m.logs.last(s.disk(y).Log)
 	for z := range m.bounds.Members {
-		if s.cluster(z) == s.cluster(y) && m.logs.last(s.disk(z).Log) <= mine {
+		if s.cluster(z) == s.cluster(y) && m.logs.last(s.disk(z).Log).UpToDate(mine) {
 			votes |= 1 << s.server(z)
 		}
 	}

@@ -120,7 +120,7 @@ func (m *Model) leases(s *State, x int) {
 func (m *Model) attached(s *State, x int) bool {
 	log := m.durable(s.disk(x))
 	log = m.logs.first(log, m.logs.common(log, s.Clusters[s.cluster(x)-1].Committed))
-	return m.logs.all[log].session.generation == s.Session.Moves+1
+	return m.logs.all[log].session.Generation == uint64(s.Session.Moves)+1
 }
 
 // serve has the steps of member x, which has the client's connection.
@@ -249,8 +249,8 @@ func (m *Model) end(s *State, x int) {
 	}
 	n := m.from(s)
 	n.Members[x].Lease.Due = 0
-	connection := m.logs.all[m.logs.first(s.disk(x).Log, int(s.Members[x].Commit))].session.generation
-	m.append(s, n, x, Entry{Kind: Ending, Value: connection}, Step{Action: End})
+	connection := m.logs.all[m.logs.first(s.disk(x).Log, int(s.Members[x].Commit))].session.Generation
+	m.append(s, n, x, Entry{Kind: Ending, Value: uint8(connection)}, Step{Action: End})
 }
 
 // connects has the client connect to a member, before anything else happens, and again when the

@@ -16,7 +16,7 @@ func (s Set) has(v Server) bool { return s&(1<<v) != 0 }
 func (s Set) size() int { return bits.OnesCount8(uint8(s)) }
 
 // majority reports whether of is more than half of s.
-func (s Set) majority(of Set) bool { return 2*(s&of).size() > s.size() }
+func (s Set) majority(of Set) bool { return Majority((s & of).size(), s.size()) }
 
 // Kind is the kind of an entry.
 type Kind uint8
@@ -49,15 +49,15 @@ type log struct {
 	prefix  LogID // all entries but the last
 	config  int   // index of the newest Config; 0 if there is none
 	shape   uint64
+	effect  bool    // the last entry takes effect
 	session session // after all entries
 	ended   bool    // the session has ended
 }
 
 // session is the state's knowledge of the session's commands.
 type session struct {
-	generation uint8 // of the newest connection
-	seq        uint8 // of the newest command of it
-	twice      bool  // a command took effect twice, behind a gap, or on an older connection
+	Commands
+	twice bool // a command took effect twice, behind a gap, or on an older connection
 }
 
 // logs is the table of all logs that an exploration has seen. It grows, and never changes.
@@ -73,7 +73,7 @@ type appended struct {
 }
 
 func newLogs(without Rules) logs {
-	return logs{without: without, all: []log{{session: session{generation: 1}}}, next: map[appended]LogID{}}
+	return logs{without: without, all: []log{{session: session{Commands: Commands{Generation: 1}}}}, next: map[appended]LogID{}}
 }
 
 // add returns the log that is id with one more entry.
@@ -85,8 +85,7 @@ func (t *logs) add(id LogID, e Entry) LogID {
 	old := t.all[id]
 	l := log{prefix: id, config: old.config, session: old.session, ended: old.ended,
 		shape: mix(old.shape, uint64(e.Term)<<16|uint64(e.Value)<<8|uint64(e.Kind))}
-	l.session.apply(e, t.without)
-	if e.Kind == Ending && (e.Value == l.session.generation || t.without.has(EndNamesConnection)) {
+	if l.effect = l.session.apply(e, t.without); l.effect && e.Kind == Ending {
 		l.ended = true
 	}
 	l.entries = append(append(l.entries, old.entries...), e)
@@ -102,22 +101,25 @@ func (t *logs) add(id LogID, e Entry) LogID {
 	return next
 }
 
-// apply applies an entry to the session: a command that was applied is skipped, one behind a gap
-// and one of an older connection are refused.
-func (s *session) apply(e Entry, without Rules) {
+// apply applies an entry to the session, and reports whether it takes effect: a command that was
+// applied is skipped, one behind a gap and one of an older connection are refused.
+func (s *session) apply(e Entry, without Rules) (effect bool) {
 	switch {
 	case e.Kind == Attach:
-		s.generation, s.seq = maxGeneration, 0
-	case e.Kind != Write || e.Value < command(1, 0):
-	case e.Value < command(int(s.generation), 0):
-		s.twice = s.twice || without.has(RefuseMoved)
-	case e.Value == command(int(s.generation), int(s.seq)+1):
-		s.seq++
-	case e.Value <= command(int(s.generation), int(s.seq)):
-		s.twice = s.twice || without.has(DropRepeats)
-	default:
-		s.twice = s.twice || without.has(RefuseGaps)
+		s.Commands = Commands{Generation: maxGeneration}
+	case e.Kind == Ending:
+		return uint64(e.Value) == s.Generation || without.has(EndNamesConnection)
+	case e.Kind == Write && e.Value >= command(1, 0):
+		turn := s.Turn(uint64(e.Value>>4), uint64(e.Value&15))
+		if turn == Next {
+			s.Seq++
+			break
+		}
+		effect = without.has([...]Rule{Repeat: DropRepeats, Gap: RefuseGaps, Moved: RefuseMoved}[turn])
+		s.twice = s.twice || effect
+		return effect
 	}
+	return true
 }
 
 // length is the index of the last entry.
@@ -165,14 +167,13 @@ func (t *logs) config(id LogID) Entry {
 	return l.entries[l.config-1]
 }
 
-// last is the term and the index of the last entry, as one number that compares as Raft compares
-// logs.
-func (t *logs) last(id LogID) int {
+// last is the place of the last entry.
+func (t *logs) last(id LogID) Place {
 	n := t.length(id)
 	if n == 0 {
-		return 0
+		return Place{}
 	}
-	return int(t.at(id, n).Term)<<8 | n
+	return Place{Index: uint64(n), Term: uint64(t.at(id, n).Term)}
 }
 
 // mix folds x into a hash.

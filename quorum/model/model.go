@@ -26,7 +26,10 @@ func New(without Rules, bounds Bounds) *Model {
 func (m *Model) without(r Rule) bool { return m.rules.has(r) }
 
 // First is the state in which the exploration begins.
-func (m *Model) First() State {
+func (m *Model) First() State { return m.Begin(func(_, _ *State, _ Step) {}) }
+
+// Begin is First. It visits the steps to the first state, of which there are some with Bounds.Led.
+func (m *Model) Begin(visit func(s, n *State, step Step)) State {
 	s := firstState()
 	if m.bounds.Blank {
 		return s
@@ -40,13 +43,13 @@ func (m *Model) First() State {
 		s.Disks[s.server(x)] = Disk{Cluster: 1, Term: 1, VoteFor: nobody, Log: s.Clusters[0].First}
 	}
 	if m.bounds.Led {
-		m.lead(&s)
+		m.lead(&s, visit)
 	}
 	return s
 }
 
 // lead has the first member elected in term 2, and its first entry stored by all voters.
-func (m *Model) lead(s *State) {
+func (m *Model) lead(s *State, visit func(s, n *State, step Step)) {
 	script := []Step{{Action: Stand}}
 	for x := 1; x < m.bounds.Voters; x++ {
 		script = append(script, Step{Action: Vote, A: uint8(x), B: 2})
@@ -61,10 +64,11 @@ func (m *Model) lead(s *State) {
 	script = append(script, Step{Action: Commit, B: 2})
 	s.Session.At = 1 // for these steps
 	for _, step := range script {
-		next, ok := m.take(s, step)
+		next, ok := m.Take(s, step)
 		if !ok {
 			panic("model: the protocol has no step " + m.command(s, step))
 		}
+		visit(s, &next, step)
 		*s = next
 	}
 	s.Session.At = 0

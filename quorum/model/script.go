@@ -48,7 +48,7 @@ func (e Entry) String() string {
 func (m *Model) Follow(script []Step) (State, error) {
 	s := m.First()
 	for i, step := range script {
-		next, ok := m.take(&s, step)
+		next, ok := m.Take(&s, step)
 		if !ok {
 			return s, fmt.Errorf("model: step %d, %s: the protocol has no such step there", i+1, m.command(&s, step))
 		}
@@ -57,8 +57,8 @@ func (m *Model) Follow(script []Step) (State, error) {
 	return s, nil
 }
 
-// take takes a step from a state.
-func (m *Model) take(s *State, step Step) (next State, ok bool) {
+// Take takes a step from a state, if the protocol has it there.
+func (m *Model) Take(s *State, step Step) (next State, ok bool) {
 	m.Next(s, func(n *State, to Step) {
 		if to == step {
 			next, ok = *n, true
@@ -74,7 +74,7 @@ func (m *Model) Text(script []Step) string {
 	s := m.First()
 	for _, step := range script {
 		fmt.Fprintf(&b, "> %s\n", m.command(&s, step))
-		next, ok := m.take(&s, step)
+		next, ok := m.Take(&s, step)
 		if !ok {
 			b.WriteString("  there is no such step\n")
 			break

@@ -23,7 +23,7 @@ func Walk(m *Model, seed uint64, length int) (script []Step, broken Invariant) {
 		}
 		of := steps[actions[random(len(actions))]]
 		step := of[random(len(of))]
-		s, _ = m.take(&s, step)
+		s, _ = m.Take(&s, step)
 		script = append(script, step)
 	}
 	return script, s.Broken

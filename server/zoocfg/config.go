@@ -301,8 +301,17 @@ type Machine struct {
 	Yield func()
 	// ObserveView is quorum.Config.ObserveView.
 	ObserveView func(view func())
-	// ObserveRaft is raftnet.Config.Observe.
-	ObserveRaft func(request any) (answered func(answer any))
+	// Recorder gets the acts of the member; nil: they are not recorded.
+	Recorder Recorder
+}
+
+// Recorder is what package quorum/model/trace needs to see of a member, beside its disk: the Recorder
+// there has the rules for its callers.
+type Recorder interface {
+	Observe(request any) (answered func(answer any))
+	Executed(c *znode.Command, res *znode.Result)
+	Restored()
+	Sent(id wire.SessionID, generation uint64, timeout, tick time.Duration)
 }
 
 // Member is one machine of the cluster, as a server.N line of the configuration describes it.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/hashicorp/raft"
 )
@@ -14,6 +15,7 @@ import (
 type Checker struct {
 	worlds map[uint64]*world // by the digest of the first entry
 	disks  map[raft.ServerID]*disk
+	now    time.Duration // of the newest event
 	err    error
 
 	// Events counts the events by kind. Commits counts the steps of the commit index, Elections the
@@ -35,6 +37,8 @@ type disk struct {
 	first    uint64 // of the log
 	end      *node  // of the log; nil: the log is empty
 	snapshot *node  // the newest snapshot ends here; nil: there is none
+	imported Place  // imported data end here, in a disk of no cluster
+	applied  uint64 // the newest entry that the process has applied, as far as is known
 	setBack  bool   // it was exchanged, and not started since
 	asks     map[uint64]ask
 	removals int
@@ -61,9 +65,16 @@ func (c *Checker) Add(e Event) error {
 		return c.err
 	}
 	c.Events[e.Kind]++
+	c.now = e.At
 	d := c.disk(e.On)
 	c.note(d, e)
-	var err error
+	if err := c.explain(d, e); err != nil {
+		c.err = fmt.Errorf("%v: %w", e, err)
+	}
+	return c.err
+}
+
+func (c *Checker) explain(d *disk, e Event) (err error) {
 	switch e.Kind {
 	case Started:
 		err = c.started(d, e)
@@ -83,22 +94,27 @@ func (c *Checker) Add(e Event) error {
 		err = c.answered(d, e)
 	case Applied:
 		err = c.applied(d, e)
+	case Restored:
+		err = d.restored()
+	case Sent:
+		if d.world != nil {
+			err = d.world.sessions.told(e)
+		}
 	default:
 		err = fmt.Errorf("no event is of the kind %q", e.Kind)
 	}
-	if err != nil {
-		c.err = fmt.Errorf("%v: %w", e, err)
-	}
-	return c.err
+	return err
 }
 
 // Finish is called behind the last event. The error is the one of Add, or names an applied entry
 // that no majority ever held.
 func (c *Checker) Finish() error {
 	for _, digest := range slices.Sorted(maps.Keys(c.worlds)) {
-		if w := c.worlds[digest]; c.err == nil && len(w.unexplained) > 0 {
-			c.err = fmt.Errorf("%s: no majority of the voters holds %v", w.unexplained[0].event,
-				w.unexplained[0].entry.Place)
+		w := c.worlds[digest]
+		for _, x := range w.unexplained {
+			if c.err == nil && !x.unseen(w) {
+				c.err = fmt.Errorf("%s: no majority of the voters holds %v", x.event, x.entry.Place)
+			}
 		}
 	}
 	return c.err
@@ -125,6 +141,7 @@ func (d *disk) has(e *node) bool {
 // not.
 func (c *Checker) started(d *disk, e Event) error {
 	defer clear(d.asks) // who asked is not answered any more; the vote may have been saved
+	d.applied = 0
 	if d.setBack {
 		*d = disk{id: d.id, action: d.action, world: d.world, first: 1, asks: d.asks, term: e.Term,
 			voteTerm: e.VoteTerm, vote: e.Of}
@@ -156,8 +173,8 @@ func (c *Checker) tail(d *disk, e Event) error {
 	d.first = max(e.First, 1)
 	if len(e.Entries) > 0 {
 		first := e.Entries[0]
-		if first.Index == 1 {
-			d.world = c.world(first)
+		if d.world == nil && first.Index == 1 {
+			d.world = c.world(first, Place{})
 		}
 		if d.world == nil {
 			return errors.New("it has entries of an unknown cluster")
@@ -175,7 +192,10 @@ func (c *Checker) tail(d *disk, e Event) error {
 	} else {
 		d.end = nil
 	}
-	if e.Snapshot.Index > 0 && d.world != nil {
+	switch {
+	case e.Snapshot.Index > 0 && d.world == nil:
+		d.imported = e.Snapshot
+	case e.Snapshot.Index > 0:
 		if d.snapshot = d.world.nodes[e.Snapshot]; d.snapshot == nil {
 			return fmt.Errorf("nobody has made the entry %v, where its snapshot ends", e.Snapshot)
 		}
@@ -183,14 +203,49 @@ func (c *Checker) tail(d *disk, e Event) error {
 	return nil
 }
 
-// world is the cluster that begins with an entry.
-func (c *Checker) world(first Entry) *world {
+// world is the cluster that begins with an entry, behind imported data perhaps.
+func (c *Checker) world(first Entry, imported Place) *world {
 	w := c.worlds[first.Digest]
 	if w == nil {
 		w = newWorld()
 		c.worlds[first.Digest] = w
+		if imported.Index > 0 {
+			w.committed = w.add(nil, Entry{Place: imported})
+		}
 	}
 	return w
+}
+
+// join makes a disk one of a cluster: of the one that asks it, or of one that it begins.
+func (c *Checker) join(d *disk, first Entry) error {
+	if d.world != nil {
+		return nil
+	}
+	for _, a := range d.asks {
+		if a.Request != Vote {
+			d.enter(c.disk(a.Of).world)
+			return nil
+		}
+	}
+	if first.Voters == nil || first.Index != d.imported.Index+1 {
+		return errors.New("it belongs to no cluster")
+	}
+	for _, v := range first.Voters {
+		if other := c.disks[v]; other != nil && !other.imported.upToDate(d.imported) {
+			return fmt.Errorf("it begins a cluster with imported data up to %v, and %s has them up to %v "+
+				"(docs/decisions/016)", d.imported, v, other.imported)
+		}
+	}
+	d.enter(c.world(first, d.imported))
+	return nil
+}
+
+// enter makes a disk one of a cluster. Its imported data are a snapshot of the cluster if that began
+// with the same.
+func (d *disk) enter(w *world) {
+	if d.world == nil {
+		d.world, d.snapshot = w, w.nodes[d.imported]
+	}
 }
 
 func (c *Checker) savedTerm(d *disk, n uint64) error {
@@ -232,7 +287,7 @@ func (c *Checker) savedVote(d *disk, e Event) error {
 func mayVote(d *disk, t *term, e Event) error {
 	for _, a := range d.asks {
 		if a.Request == Vote && a.Of == e.Of && a.Event.Term == e.Term {
-			if own := placeOf(d.last()); !upToDate(a.Last, own) {
+			if own := placeOf(d.last()); !own.upToDate(a.Last) {
 				return fmt.Errorf("the candidate's last entry is %v, the voter's %v (Raft, section 5.4.1)", a.Last, own)
 			}
 			return nil
@@ -265,16 +320,8 @@ func (c *Checker) stored(d *disk, entries []Entry) error {
 	if len(entries) == 0 {
 		return nil
 	}
-	if d.world == nil && entries[0].Index == 1 {
-		d.world = c.world(entries[0])
-	}
-	for _, a := range d.asks {
-		if d.world == nil && a.Request == Install {
-			d.world = c.disk(a.Of).world
-		}
-	}
-	if d.world == nil {
-		return errors.New("it belongs to no cluster")
+	if err := c.join(d, entries[0]); err != nil {
+		return err
 	}
 	for _, a := range d.asks {
 		if a.Request == Append {
@@ -300,11 +347,25 @@ func (c *Checker) stored(d *disk, entries []Entry) error {
 		return err
 	}
 	for _, e := range entries {
+		if !d.leads(e.Term) && !d.sent(e.Place) && d.world.nodes[e.Place] != d.world.root {
+			return fmt.Errorf("the leader of term %d has not sent it %v (Raft, section 5.3)", e.Term, e.Place)
+		}
 		if e.Term == d.term {
 			d.world.hold(e.Term, d.id, e.Index)
 		}
 	}
 	return c.count(d.world, entries[len(entries)-1].Term)
+}
+
+// sent reports whether a request that is not answered has the entry.
+func (d *disk) sent(p Place) bool {
+	for _, a := range d.asks {
+		if n := len(a.Entries); n > 0 && p.Index >= a.Entries[0].Index && p.Index <= a.Entries[n-1].Index &&
+			a.Entries[p.Index-a.Entries[0].Index].Place == p {
+			return true
+		}
+	}
+	return false
 }
 
 // extend appends entries behind the end of a log.
@@ -331,8 +392,9 @@ func (c *Checker) entry(w *world, parent *node, e Entry, by raft.ServerID) (*nod
 	}
 	t := w.term(e.Term)
 	switch {
-	case parent == nil && e.Index == 1:
-		t.tip = w.add(nil, e)
+	case w.root == nil:
+		w.root = w.add(parent, e)
+		t.tip = w.root
 		return t.tip, nil
 	case parent == nil || parent.Index+1 != e.Index || parent.Term > e.Term:
 		return nil, fmt.Errorf("the entry %v is not behind %v", e.Place, placeOf(parent))
@@ -347,6 +409,10 @@ func (c *Checker) entry(w *world, parent *node, e Entry, by raft.ServerID) (*nod
 		if !oneApart(parent.config.Voters, e.Voters) {
 			return nil, fmt.Errorf("the voters %v follow %v (thesis, section 4.1: one at a time)", e.Voters,
 				parent.config.Voters)
+		}
+		if w.committed.of(e.Term) == nil {
+			return nil, fmt.Errorf("the change of members %v begins before an entry of its term is committed (thesis, "+
+				"section 4.1, as of 2015)", e.Place)
 		}
 		if !w.has(w.committed, parent.config) {
 			return nil, fmt.Errorf("the change of members %v begins before %v is committed (thesis, section 4.1)",
@@ -418,12 +484,13 @@ func (c *Checker) asked(d *disk, e Event) error {
 		if _, stands := t.stands[e.Of]; !stands {
 			t.stands[e.Of] = of.last()
 		}
-		if own := placeOf(t.stands[e.Of]); !upToDate(e.Last, own) {
+		if own := placeOf(t.stands[e.Of]); !own.upToDate(e.Last) {
 			return fmt.Errorf("the candidate's log ended with %v", own)
 		}
-		// A deposed leader stands with the entries that it has made and not yet written, too.
-		if n := w.nodes[e.Last]; n != nil && w.terms[n.Term].leader == e.Of {
-			t.stands[e.Of] = n
+		// A deposed leader stands with the entries that it has made and not yet written, too. There
+		// may be more of them than the events have shown.
+		if old := w.terms[e.Last.Term]; old != nil && old.leader == e.Of && old.tip != nil {
+			t.stands[e.Of] = w.at(old.tip, min(old.tip.Index, e.Last.Index))
 		}
 		return nil
 	}
@@ -488,7 +555,8 @@ func (c *Checker) answered(d *disk, e Event) error {
 			return errors.New("the vote is not saved (Raft, figure 2: persistent state)")
 		}
 	case Install:
-		d.world, d.snapshot = w, w.nodes[a.Last]
+		d.enter(w)
+		d.snapshot = w.nodes[a.Last]
 		if d.end != nil && d.end.Index <= d.snapshot.Index && !w.has(d.snapshot, d.end) {
 			d.end = nil
 		}
@@ -501,7 +569,8 @@ func (c *Checker) answered(d *disk, e Event) error {
 		if upTo.Index == 0 {
 			return nil // a heartbeat says nothing of the log
 		}
-		if known := w.nodes[upTo]; d.world == nil || known == nil || !d.has(known) && a.removals == d.removals {
+		d.enter(w)
+		if known := w.nodes[upTo]; known == nil || !d.has(known) && a.removals == d.removals {
 			return fmt.Errorf("%v is not on its disk, whose log ends with %v (Raft, figure 2: persistent state)", upTo,
 				placeOf(d.last()))
 		}
@@ -541,6 +610,7 @@ func (c *Checker) commit(w *world, n uint64, e *node) error {
 			e.Place)
 	}
 	w.committed = e
+	w.commits = append(w.commits, commit{e.Index, c.now})
 	c.Commits++
 	for _, x := range w.unexplained {
 		if at := w.at(e, x.entry.Index); at != nil && at != x.entry {
@@ -566,6 +636,57 @@ func (c *Checker) applied(d *disk, e Event) error {
 	if !d.has(n) {
 		return fmt.Errorf("it is not on its disk, whose log ends with %v", placeOf(d.last()))
 	}
+	if e.Last.Index <= d.applied {
+		return fmt.Errorf("the state goes back: it had entry %d", d.applied)
+	}
+	d.applied = e.Last.Index
+	if err := c.claimed(d, e, n); err != nil {
+		return err
+	}
+	return c.execute(w, e.Commands)
+}
+
+// restored is a state that a snapshot of a leader has replaced: by a newer one.
+func (d *disk) restored() error {
+	newest := uint64(0)
+	for _, a := range d.asks {
+		if a.Request == Install {
+			newest = max(newest, a.Last.Index)
+		}
+	}
+	if newest <= d.applied {
+		return fmt.Errorf("the state goes back: it had entry %d, and the snapshot ends with %d (UPSTREAM.md, 4)", d.applied,
+			newest)
+	}
+	d.applied = newest
+	return nil
+}
+
+// execute takes over the commands that no other member has executed before.
+func (c *Checker) execute(w *world, commands []Command) error {
+	before := w.sessions.index
+	for _, x := range commands {
+		if x.Index <= before {
+			continue
+		}
+		w.sessions.index = max(w.sessions.index, x.Index)
+		w.serves = true
+		for _, other := range c.worlds {
+			if other != w && other.serves {
+				return errors.New("clients have had answers of another cluster (C1)")
+			}
+		}
+		if err := w.sessions.execute(x, w.commits.at(x.Index, c.now)); err != nil {
+			return err
+		}
+	}
+	w.commits = w.commits.behind(w.sessions.index)
+	return nil
+}
+
+// claimed is an entry that a member has applied: a majority has it.
+func (c *Checker) claimed(d *disk, e Event, n *node) error {
+	w := d.world
 	if w.has(w.committed, n) {
 		return nil
 	}

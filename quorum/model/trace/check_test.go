@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/raft"
 )
@@ -34,6 +35,25 @@ func vote(on raft.ServerID, term uint64, of raft.ServerID) Event {
 
 func apply(on raft.ServerID, term, index uint64) Event {
 	return Event{On: on, Kind: Applied, Last: Place{index, term}}
+}
+
+// executed is the entry 2.3 of the leader a with these commands, which the leader applies after 4 s.
+func executed(commands ...Command) []Event {
+	e := apply(a, 2, 3)
+	for i := range commands {
+		commands[i].Index, commands[i].Session = 3, 7
+	}
+	e.At, e.Commands = 4*time.Second, commands
+	written := append([]Event{stored(a, entry(2, 3))}, sent(b, 2, a, Place{2, 2}, entry(2, 3))...)
+	for i := range written {
+		written[i].At = 3 * time.Second
+	}
+	return append(written, e)
+}
+
+// told is bytes to the client of session 7, who believes in it for a second from then on.
+func told(on raft.ServerID, at time.Duration, generation uint64) Event {
+	return Event{On: on, Kind: Sent, At: at, Session: 7, Generation: generation, Belief: time.Second}
 }
 
 // request is one of raft. Its number follows from its operands.
@@ -97,7 +117,7 @@ func TestExplained(t *testing.T) {
 			{On: b, Kind: Started, Term: 3, VoteTerm: 2, Of: a, First: 1, Last: two,
 				Entries: []Entry{first, entry(2, 2)}}},
 		"the log of a member goes on behind a snapshot": {saveTerm(c, 2), snapshot, yes(snapshot), apply(c, 2, 2),
-			stored(a, entry(2, 3)), stored(c, entry(2, 3))},
+			stored(a, entry(2, 3)), request(c, Append, 2, a, two, entry(2, 3)), stored(c, entry(2, 3))},
 		"a write was durable that nobody has answered": {third, {On: c, Kind: Started, Term: 2, First: 1, Last: two,
 			Entries: []Entry{first, entry(2, 2)}}},
 		"a change of members that is seen later explains a commit": slices.Concat([]Event{stored(a, change)},
@@ -108,6 +128,14 @@ func TestExplained(t *testing.T) {
 			[]Event{saveTerm(c, 2)}, sent(c, 2, a, first.Place, entry(2, 2), entry(2, 3)),
 			stands(a, 3), granted(b, 3, a, entry(2, 3).Place)),
 		"a leader asks by entries that it has not written": {request(c, Append, 2, a, Place{5, 2}, entry(2, 6))},
+		"a session moves and ends, and its clients are told in time": slices.Concat(
+			[]Event{told(b, 2*time.Second, 1), told(c, 1500*time.Millisecond, 2)},
+			executed(Command{Deed: Attached, Generation: 1}, Command{Deed: Wrote, Generation: 1, Seq: 1},
+				Command{Deed: Attached, Generation: 2}, Command{Deed: Wrote, Generation: 2, Seq: 1},
+				Command{Deed: Expired, Generation: 2}),
+			[]Event{told(b, 5*time.Second, 1)}),
+		"a client closes its session and is told so": append(executed(Command{Deed: Attached, Generation: 1},
+			Command{Deed: Closed, Generation: 1, Seq: 1}), told(a, 5*time.Second, 1)),
 		"a voter is removed":                     slices.Concat([]Event{stored(a, change)}, sent(b, 2, a, two, change)),
 		"a member was set back":                  {{On: c, Kind: SetBack}, {On: c, Kind: Started}},
 		"a member lost its disk while it stored": {third, start("3-d")},
@@ -217,6 +245,30 @@ func TestNotExplained(t *testing.T) {
 			[]Event{{On: b, Kind: SetBack}, {On: b, Kind: Started, Term: 1, First: 1, Last: first.Place,
 				Entries: []Entry{first}}},
 			stands(c, 3), granted(b, 3, c, first.Place))},
+		{"an entry that its leader has not sent", "has not sent it", []Event{stored(c, entry(2, 2))}},
+		{"an entry is applied again", "the state goes back", []Event{apply(a, 2, 2)}},
+		{"a snapshot takes the state back", "the state goes back",
+			[]Event{request(b, Install, 2, a, two), {On: b, Kind: Restored}}},
+		{"a change of members by a new leader", "as of 2015", slices.Concat(stands(b, 3), granted(c, 3, b, two),
+			[]Event{stored(b, entry(3, 3), Entry{Place: Place{4, 3}, Digest: 9, Voters: []raft.ServerID{a, b}})})},
+		{"a command is executed twice", "each once", executed(Command{Deed: Attached, Generation: 1},
+			Command{Deed: Wrote, Generation: 1, Seq: 1}, Command{Deed: Wrote, Generation: 1, Seq: 1})},
+		{"a command is executed behind a gap", "each once", executed(Command{Deed: Attached, Generation: 1},
+			Command{Deed: Wrote, Generation: 1, Seq: 2})},
+		{"the end of an older connection ends the session", "C7", executed(Command{Deed: Attached, Generation: 2},
+			Command{Deed: Expired, Generation: 1})},
+		{"a client believes in a session when it ends", "believes in it until", append(
+			[]Event{told(b, 2500*time.Millisecond, 1)}, executed(Command{Deed: Expired, Generation: 1})...)},
+		{"a member that lags sends bytes behind the end", "has ended", append(
+			executed(Command{Deed: Expired, Generation: 1}), told(b, 4*time.Second, 1))},
+		{"two clusters answer clients", "another cluster", slices.Concat(
+			executed(Command{Deed: Attached, Generation: 1}),
+			[]Event{start("1-x"), stored("1-x", Entry{Place: Place{1, 1}, Digest: 2, Voters: []raft.ServerID{"1-x"}})},
+			stands("1-x", 2), []Event{stored("1-x", entry(2, 2)), {On: "1-x", Kind: Applied, Last: two,
+				Commands: []Command{{Index: 2, Deed: Attached, Session: 8, Generation: 1}}}})},
+		{"a cluster begins with older imported data", "docs/decisions/016", []Event{
+			{On: "1-x", Kind: Started, Snapshot: Place{4, 1}}, {On: "2-x", Kind: Started, Snapshot: Place{5, 1}},
+			stored("1-x", Entry{Place: Place{5, 1}, Digest: 2, Voters: []raft.ServerID{"1-x", "2-x"}})}},
 		{"two clusters", "belongs to no cluster", []Event{request(b, Append, 2, "1-other", first.Place)}},
 	} {
 		err := check(append(begun(), x.more...))

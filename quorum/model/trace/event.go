@@ -6,6 +6,9 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"lockkeeper/quorum/model"
+	"lockkeeper/wire"
 )
 
 // Kind is the kind of an event.
@@ -30,8 +33,12 @@ const (
 	Asked Kind = "ask"
 	// Answered: the request is about to be answered (Number, Term, OK).
 	Answered Kind = "answer"
-	// Applied: the state has the entry (Last).
+	// Applied: the state has the entry (Last, Commands: all since the event before).
 	Applied Kind = "apply"
+	// Restored: a snapshot that a leader has sent has replaced the state.
+	Restored Kind = "restore"
+	// Sent: bytes leave for the client of a session (Session, Generation, Belief).
+	Sent Kind = "send"
 )
 
 // Request is the kind of a request of raft.
@@ -45,12 +52,13 @@ const (
 )
 
 // Place is where a leader has put an entry. There is one entry at a place.
-type Place struct {
-	Index uint64 `json:"index"`
-	Term  uint64 `json:"term"`
-}
+type Place model.Place
 
-func (p Place) String() string { return fmt.Sprintf("%d.%d", p.Term, p.Index) }
+func (p Place) String() string { return model.Place(p).String() }
+
+// upToDate reports whether a voter with the last entry p may vote for a candidate with the last
+// entry of (Raft, section 5.4.1).
+func (p Place) upToDate(of Place) bool { return model.Place(p).UpToDate(model.Place(of)) }
 
 // Entry is an entry of a log.
 type Entry struct {
@@ -60,9 +68,31 @@ type Entry struct {
 	Voters []raft.ServerID `json:"voters,omitempty"`
 }
 
+// Deed is the effect of a command on its session.
+type Deed string
+
+// The deeds.
+const (
+	Wrote    Deed = "write"  // the session's next request, whether it succeeded or not
+	Attached Deed = "attach" // a new session, or a new connection (Generation) of an old one
+	Closed   Deed = "close"  // its client, with its last request, or an operator has ended the session
+	Expired  Deed = "expire" // the session was silent for too long
+	Reset    Deed = "reset"  // another state, with other sessions, has replaced this one
+)
+
+// Command is a command that took effect on a session when the state executed it. A command that
+// the state refuses, or knows, is none.
+type Command struct {
+	Index      uint64         `json:"index"` // of its entry
+	Deed       Deed           `json:"deed"`
+	Session    wire.SessionID `json:"session,omitempty"`
+	Generation uint64         `json:"generation,omitempty"`
+	Seq        uint64         `json:"seq,omitempty"` // of a request
+}
+
 // Event is something that a member did.
 type Event struct {
-	At   time.Duration `json:"at"` // since the beginning of the recording; for messages only
+	At   time.Duration `json:"at"` // by a clock that all members have in common
 	On   raft.ServerID `json:"on"` // the member with its disk
 	Kind Kind          `json:"kind"`
 
@@ -76,6 +106,13 @@ type Event struct {
 	Number   uint64        `json:"number,omitempty"` // joins an answer with its request
 	Request  Request       `json:"request,omitempty"`
 	OK       bool          `json:"ok,omitempty"` // the vote was given, or the entries are stored
+
+	Commands   []Command      `json:"commands,omitempty"`
+	Session    wire.SessionID `json:"session,omitempty"`
+	Generation uint64         `json:"generation,omitempty"` // of the session's connection
+	// Belief is for how long the client believes itself connected from now, if the bytes take as
+	// long as they may (docs/decisions/002-leases-that-silence-a-member.md).
+	Belief time.Duration `json:"belief,omitempty"`
 }
 
 // String is the event as a line.
@@ -102,5 +139,9 @@ func (e Event) String() string {
 		}
 	}
 	word("ok", e.OK, true)
+	word("commands", len(e.Commands) > 0, e.Commands)
+	word("session", e.Session != 0, e.Session)
+	word("generation", e.Generation > 0, e.Generation)
+	word("belief", e.Belief > 0, e.Belief)
 	return b.String()
 }

@@ -3,12 +3,15 @@ package trace
 import (
 	"hash/fnv"
 	"sync/atomic"
+	"time"
 
 	"github.com/hashicorp/raft"
 
 	"lockkeeper/quorum/peer"
 	"lockkeeper/quorum/raftnet"
 	"lockkeeper/quorum/store"
+	"lockkeeper/wire"
+	"lockkeeper/znode"
 )
 
 // Recorder makes events of the acts of one process of a member.
@@ -17,6 +20,9 @@ type Recorder struct {
 	on      atomic.Pointer[raft.ServerID] // nil: the disk has no identity yet
 	numbers atomic.Uint64                 // of requests
 	stores  *store.Stores
+
+	commands []Command // executed, and of no event yet; of the goroutine that applies
+	entry    int       // of them are of earlier entries
 }
 
 // Record puts a Recorder on top of the stores of a process that is about to start. emit gets each
@@ -189,13 +195,60 @@ func (l recordedLog) DeleteRange(first, last uint64) error {
 	return l.Log.DeleteRange(first, last)
 }
 
-// SetCommitIndex implements store.Log: it is called with each command that was applied.
+// SetCommitIndex implements store.Log: it is called with each entry that was applied.
 func (l recordedLog) SetCommitIndex(index uint64) {
+	r := l.r
+	for i := range r.commands[r.entry:] {
+		r.commands[r.entry+i].Index = index
+	}
+	r.entry = len(r.commands)
 	var e raft.Log
 	if err := l.GetLog(index, &e); err == nil { // it may be compacted, or its disk may have failed
-		l.r.event(Event{Kind: Applied, Last: Place{e.Index, e.Term}})
+		r.event(Event{Kind: Applied, Last: Place{e.Index, e.Term}, Commands: r.commands})
+		r.commands, r.entry = nil, 0
 	}
 	l.Log.SetCommitIndex(index)
+}
+
+// Executed is called with each command that the state has executed, by the goroutine that applies
+// entries.
+func (r *Recorder) Executed(c *znode.Command, res *znode.Result) {
+	deed := deedOf(c, res)
+	if deed == "" {
+		return
+	}
+	r.commands = append(r.commands, Command{Deed: deed, Session: c.Session, Generation: c.Generation, Seq: c.Seq})
+	if deed == Attached {
+		r.commands[len(r.commands)-1].Generation = res.Generation
+	}
+}
+
+// deedOf is the effect of a command on its session; empty: none.
+func deedOf(c *znode.Command, res *znode.Result) Deed {
+	switch kind := c.Kind(); {
+	case res.Restored:
+		return Reset
+	case res.Status != znode.Done:
+	case kind == znode.KindCreateSession, kind == znode.KindAttach:
+		return Attached
+	case kind == znode.KindExpire:
+		return Expired
+	case c.Closes():
+		return Closed
+	case kind == znode.KindRequest, kind == znode.KindRestore:
+		return Wrote
+	}
+	return ""
+}
+
+// Restored is called when a snapshot of the leader has replaced the state, by the goroutine that
+// applies entries.
+func (r *Recorder) Restored() { r.event(Event{Kind: Restored}) }
+
+// Sent is called immediately before bytes are sent to the client of a session, with the timeout of
+// the session and the ticks of the cluster.
+func (r *Recorder) Sent(id wire.SessionID, generation uint64, timeout, tick time.Duration) {
+	r.event(Event{Kind: Sent, Session: id, Generation: generation, Belief: 2*timeout/3 + tick/2})
 }
 
 // recordedStable records the writes of the term and the vote.

@@ -4,16 +4,9 @@ import (
 	"slices"
 
 	"github.com/hashicorp/raft"
-)
 
-// upToDate reports whether a voter with the last entry own may vote for a candidate with the last
-// entry of (Raft, section 5.4.1).
-func upToDate(of, own Place) bool {
-	if of.Term != own.Term {
-		return of.Term > own.Term
-	}
-	return of.Index >= own.Index
-}
+	"lockkeeper/quorum/model"
+)
 
 // majority reports whether more than half of the voters are in the set.
 func majority(voters []raft.ServerID, in func(raft.ServerID) bool) bool {
@@ -23,7 +16,7 @@ func majority(voters []raft.ServerID, in func(raft.ServerID) bool) bool {
 			n++
 		}
 	}
-	return 2*n > len(voters)
+	return model.Majority(n, len(voters))
 }
 
 // oneApart reports whether two configurations differ by one voter at most, so that any two
@@ -60,6 +53,37 @@ func (c claim) explained(w *world) bool {
 			if index >= c.entry.Index && w.counted(t, index, holds) && w.has(t.tip, c.entry) {
 				return true
 			}
+		}
+	}
+	return false
+}
+
+// unseen reports whether the holders may have been a majority of a configuration that the leader of a
+// term had in its log, and lost in a crash before it was written or sent: a voter more or less than
+// the newest that the events have shown. A leader has one such change at most, behind an entry of
+// its term that is committed.
+func (c claim) unseen(w *world) bool {
+	for n, holds := range c.holds {
+		t := w.terms[n]
+		config := t.tip.config
+		if w.committed.of(n) == nil || config == nil || !w.has(w.committed, config) || !w.has(t.tip, c.entry) {
+			continue
+		}
+		has := func(v raft.ServerID) bool { return holds[v] >= c.entry.Index }
+		voters := config.Voters
+		have := 0
+		for _, v := range voters {
+			if has(v) {
+				have++
+			}
+		}
+		less := have < len(voters) && model.Majority(have, len(voters)-1)
+		more := false
+		for v := range holds {
+			more = more || has(v) && !slices.Contains(voters, v)
+		}
+		if less || more && model.Majority(have+1, len(voters)+1) {
+			return true
 		}
 	}
 	return false

@@ -1,6 +1,10 @@
 package trace
 
-import "github.com/hashicorp/raft"
+import (
+	"github.com/hashicorp/raft"
+
+	"lockkeeper/wire"
+)
 
 // node is an entry with those before it. By the Log Matching Property (Raft, section 5.3) its place
 // determines all of them.
@@ -13,6 +17,8 @@ type node struct {
 
 // world is a cluster: what began with one first entry.
 type world struct {
+	// root is the first entry, or the place in front of it where imported data end.
+	root  *node
 	nodes map[Place]*node
 	terms map[uint64]*term
 	// committed is the newest entry that is known to be committed; nil: none is.
@@ -20,6 +26,10 @@ type world struct {
 	newest    *node // that names the voters, committed or not
 	// unexplained are commits that need voters which no event has shown yet.
 	unexplained []claim
+
+	sessions sessions
+	commits  committing
+	serves   bool // a client's command has taken effect
 }
 
 // term is an election, and the log of who has won it.
@@ -33,7 +43,10 @@ type term struct {
 	holds map[raft.ServerID]uint64
 }
 
-func newWorld() *world { return &world{nodes: map[Place]*node{}, terms: map[uint64]*term{}} }
+func newWorld() *world {
+	return &world{nodes: map[Place]*node{}, terms: map[uint64]*term{},
+		sessions: sessions{all: map[wire.SessionID]*session{}}}
+}
 
 func (w *world) term(n uint64) *term {
 	t := w.terms[n]
@@ -75,12 +88,23 @@ func (w *world) at(n *node, index uint64) *node {
 	return w.nodes[Place{index, n.Term}]
 }
 
+// of is the newest entry of a term in n's log; nil: there is none.
+func (n *node) of(term uint64) *node {
+	for n != nil && n.Term > term {
+		n = n.run.parent
+	}
+	if n == nil || n.Term < term {
+		return nil
+	}
+	return n
+}
+
 // has reports whether n's log has the entry e. Every log has the entry nil.
 func (w *world) has(n, e *node) bool { return e == nil || w.at(n, e.Index) == e }
 
 // newer returns the one of two entries that an election prefers (Raft, section 5.4.1).
 func newer(a, b *node) *node {
-	if upToDate(placeOf(a), placeOf(b)) {
+	if placeOf(b).upToDate(placeOf(a)) {
 		return a
 	}
 	return b

@@ -1,0 +1,110 @@
+package trace
+
+import (
+	"fmt"
+	"sort"
+	"time"
+
+	"lockkeeper/quorum/model"
+	"lockkeeper/wire"
+)
+
+// sessions are the sessions of the state, as all members execute the same commands.
+type sessions struct {
+	index uint64 // of the newest entry with a command that is taken over
+	all   map[wire.SessionID]*session
+}
+
+// session is what the events have shown of a session.
+type session struct {
+	// commands are those that took effect; known is false until one has been seen.
+	commands model.Commands
+	known    bool
+	expired  bool
+	// sent is of the connection with the newest generation to which bytes were sent, and until the
+	// moment at which its client knows itself disconnected.
+	sent  uint64
+	until time.Duration
+}
+
+func (s *sessions) get(id wire.SessionID) *session {
+	x := s.all[id]
+	if x == nil {
+		x = new(session)
+		s.all[id] = x
+	}
+	return x
+}
+
+// told is bytes that a member sends to the client of a session. The client of an older connection
+// has left it, and knows that.
+func (s *sessions) told(e Event) error {
+	x := s.get(e.Session)
+	switch {
+	case e.Generation < x.sent || x.known && e.Generation < x.commands.Generation:
+		return nil
+	case x.expired && e.Generation == x.commands.Generation:
+		return fmt.Errorf("session %v has ended (docs/decisions/002: its member is silent)", e.Session)
+	case e.Generation > x.sent:
+		x.until = 0
+	}
+	x.sent, x.until = e.Generation, max(x.until, e.At+e.Belief)
+	return nil
+}
+
+// execute is a command that took effect. ended is the moment at which a majority had its entry.
+func (s *sessions) execute(c Command, ended time.Duration) error {
+	x := s.get(c.Session)
+	switch c.Deed {
+	case Attached:
+		*x = session{known: true, commands: model.Commands{Generation: c.Generation}, sent: x.sent, until: x.until}
+		if c.Generation > x.sent {
+			x.sent, x.until = c.Generation, 0
+		}
+	case Expired:
+		if x.known && c.Generation != x.commands.Generation {
+			return fmt.Errorf("session %v ends with its connection %d, and has connection %d (C7)", c.Session, c.Generation,
+				x.commands.Generation)
+		}
+		x.expired, x.known, x.commands.Generation = true, true, c.Generation
+		if x.sent == c.Generation && x.until > ended {
+			return fmt.Errorf("session %v ended at %v, and its client believes in it until %v "+
+				"(docs/decisions/002, the arithmetic)", c.Session, ended, x.until)
+		}
+	case Reset:
+		clear(s.all)
+	case Wrote, Closed:
+		if turn := x.commands.Turn(c.Generation, c.Seq); x.known && c.Seq > 0 && turn != model.Next {
+			return fmt.Errorf("session %v executes command %d of connection %d behind command %d of connection %d "+
+				"(C2, C5: each once, in order, of the newest connection)", c.Session, c.Seq, c.Generation,
+				x.commands.Seq, x.commands.Generation)
+		}
+		x.known, x.commands = true, model.Commands{Generation: c.Generation, Seq: c.Seq}
+		if c.Deed == Closed {
+			delete(s.all, c.Session)
+		}
+	}
+	return nil
+}
+
+// committing is the moments at which the commit index moved, the oldest first.
+type committing []commit
+
+type commit struct {
+	index uint64
+	at    time.Duration
+}
+
+// at is the moment at which the entry at an index was committed; or, if no majority that the events
+// have shown holds it.
+func (c committing) at(index uint64, or time.Duration) time.Duration {
+	if rest := c.behind(index - 1); len(rest) > 0 {
+		return rest[0].at
+	}
+	return or
+}
+
+// behind is the moments for the entries behind an index.
+func (c committing) behind(index uint64) committing {
+	return c[sort.Search(len(c), func(i int) bool { return c[i].index > index }):]
+}

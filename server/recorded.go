@@ -1,0 +1,54 @@
+package server
+
+import (
+	"time"
+
+	"lockkeeper/quorum"
+	"lockkeeper/server/zoocfg"
+	"lockkeeper/session"
+	"lockkeeper/znode"
+)
+
+// A member with a Recorder (Machine.Recorder) has these in place of its listener and its
+// connections; without one there is nothing of it on the way of a command or a byte.
+
+// recordedListener records what the state executes.
+type recordedListener struct {
+	quorum.Listener
+	recorder zoocfg.Recorder
+}
+
+// Applied implements quorum.Listener.
+func (l recordedListener) Applied(store *znode.Store, c *znode.Command, res *znode.Result) {
+	l.recorder.Executed(c, res)
+	l.Listener.Applied(store, c, res)
+}
+
+// Restored implements quorum.Listener.
+func (l recordedListener) Restored(store *znode.Store) {
+	l.recorder.Restored()
+	l.Listener.Restored(store)
+}
+
+// recordedConn records that bytes leave for the client.
+type recordedConn struct {
+	session.Conn
+	sent func()
+}
+
+// WriteUntil implements session.Conn.
+func (c recordedConn) WriteUntil(b []byte, until time.Time) (int, error) {
+	if time.Now().Before(until) {
+		c.sent()
+	}
+	return c.Conn.WriteUntil(b, until)
+}
+
+// recorded is the connection of a session to be given to the session.
+func recorded(m *zoocfg.Machine, c session.Conn, s *session.Session, tick time.Duration) session.Conn {
+	if m.Recorder == nil {
+		return c
+	}
+	id, generation, timeout := s.ID(), s.Generation(), s.Stats().Timeout
+	return recordedConn{c, func() { m.Recorder.Sent(id, generation, timeout, tick) }}
+}
