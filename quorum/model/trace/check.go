@@ -646,7 +646,7 @@ func (c *Checker) applied(d *disk, e Event) error {
 	return c.execute(w, e.Commands)
 }
 
-// restored is a state that a snapshot of a leader has replaced: by a newer one.
+// restored is a state that a snapshot of a leader has replaced: by the same, or a newer one.
 func (d *disk) restored() error {
 	newest := uint64(0)
 	for _, a := range d.asks {
@@ -654,7 +654,7 @@ func (d *disk) restored() error {
 			newest = max(newest, a.Last.Index)
 		}
 	}
-	if newest <= d.applied {
+	if newest < d.applied {
 		return fmt.Errorf("the state goes back: it had entry %d, and the snapshot ends with %d (UPSTREAM.md, 4)", d.applied,
 			newest)
 	}

@@ -248,7 +248,7 @@ func TestNotExplained(t *testing.T) {
 		{"an entry that its leader has not sent", "has not sent it", []Event{stored(c, entry(2, 2))}},
 		{"an entry is applied again", "the state goes back", []Event{apply(a, 2, 2)}},
 		{"a snapshot takes the state back", "the state goes back",
-			[]Event{request(b, Install, 2, a, two), {On: b, Kind: Restored}}},
+			[]Event{request(b, Install, 2, a, first.Place), {On: b, Kind: Restored}}},
 		{"a change of members by a new leader", "as of 2015", slices.Concat(stands(b, 3), granted(c, 3, b, two),
 			[]Event{stored(b, entry(3, 3), Entry{Place: Place{4, 3}, Digest: 9, Voters: []raft.ServerID{a, b}})})},
 		{"a command is executed twice", "each once", executed(Command{Deed: Attached, Generation: 1},

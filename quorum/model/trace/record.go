@@ -21,8 +21,10 @@ type Recorder struct {
 	numbers atomic.Uint64                 // of requests
 	stores  *store.Stores
 
-	commands []Command // executed, and of no event yet; of the goroutine that applies
-	entry    int       // of them are of earlier entries
+	// The goroutine that applies entries has these: the executed commands that are of no event yet,
+	// and the number of them that are of earlier entries.
+	commands []Command
+	earlier  int
 }
 
 // Record puts a Recorder on top of the stores of a process that is about to start. emit gets each
@@ -198,14 +200,14 @@ func (l recordedLog) DeleteRange(first, last uint64) error {
 // SetCommitIndex implements store.Log: it is called with each entry that was applied.
 func (l recordedLog) SetCommitIndex(index uint64) {
 	r := l.r
-	for i := range r.commands[r.entry:] {
-		r.commands[r.entry+i].Index = index
+	for i := r.earlier; i < len(r.commands); i++ {
+		r.commands[i].Index = index
 	}
-	r.entry = len(r.commands)
+	r.earlier = len(r.commands)
 	var e raft.Log
 	if err := l.GetLog(index, &e); err == nil { // it may be compacted, or its disk may have failed
 		r.event(Event{Kind: Applied, Last: Place{e.Index, e.Term}, Commands: r.commands})
-		r.commands, r.entry = nil, 0
+		r.commands, r.earlier = nil, 0
 	}
 	l.Log.SetCommitIndex(index)
 }
@@ -217,10 +219,14 @@ func (r *Recorder) Executed(c *znode.Command, res *znode.Result) {
 	if deed == "" {
 		return
 	}
-	r.commands = append(r.commands, Command{Deed: deed, Session: c.Session, Generation: c.Generation, Seq: c.Seq})
-	if deed == Attached {
-		r.commands[len(r.commands)-1].Generation = res.Generation
+	x := Command{Deed: deed, Session: c.Session, Generation: c.Generation}
+	switch deed {
+	case Attached:
+		x.Generation = res.Generation
+	case Wrote, Closed:
+		x.Seq = c.Seq
 	}
+	r.commands = append(r.commands, x)
 }
 
 // deedOf is the effect of a command on its session; empty: none.
