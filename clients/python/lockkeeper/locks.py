@@ -21,6 +21,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, LockTimeout, NoNodeError, SessionExpiredError
 from kazoo.protocol.states import EventType, KazooState, WatchedEvent
 from kazoo.recipe import lock as kazoo_locks
+from kazoo.retry import ForceRetryError
 
 SUSPENDED = "suspended"  # the connection broke, as kazoo has said
 LOST = "lost"  # the session has ended, as kazoo has said
@@ -211,6 +212,19 @@ class _FencedLock(_Fenced, kazoo_locks.Lock):
         if all_layouts:
             self._NODE_NAME, self._EXCLUDE_NAMES = self._SHARED_NAME, self._SHARED_EXCLUDES
         super().__init__(client, path, identifier, **options)
+
+    def _inner_acquire(self, *args: Any, **options: Any) -> bool:
+        """Tries once to acquire the lock, as kazoo's method does. kazoo creates the path once for
+        each object and then fails with NoNodeError for ever if the path is gone: an empty container
+        of Curator's, a state that was restored from a backup. Here the next try creates it anew."""
+        believed = self.assured_path
+        try:
+            return bool(super()._inner_acquire(*args, **options))
+        except NoNodeError:
+            self.assured_path = False
+            if not believed:
+                raise
+            raise ForceRetryError from None
 
     def _node_path(self) -> str:
         return f"{self.path}/{self.node}"

@@ -179,6 +179,51 @@ class FencedTest(unittest.TestCase):
         self.assertEqual((lock.grant, lock.releases), (None, 1))
 
 
+class Tree(FakeClient):
+    """A client with a lock's path that somebody may delete."""
+
+    def __init__(self, exists: bool) -> None:
+        super().__init__()
+        self.exists_now, self.forbidden, self.children = exists, False, list[str]()
+
+    def ensure_path(self, path: str) -> None:
+        self.exists_now = not self.forbidden
+
+    def create(self, path: str, data: bytes, ephemeral: bool, sequence: bool) -> str:
+        if not self.exists_now:
+            raise NoNodeError
+        node = f"{path}{len(self.children):010}"
+        self.children.append(node.rsplit("/", 1)[1])
+        return node
+
+    def get_children(self, path: str) -> list[str]:
+        if not self.exists_now:
+            raise NoNodeError
+        return self.children
+
+    def delete(self, path: str) -> None:
+        self.children.remove(path.rsplit("/", 1)[1])
+
+
+class PathTest(unittest.TestCase):
+    def test_path_that_is_gone(self) -> None:
+        client: Any = Tree(exists=False)
+        lock = locks.FencedLock(client, "/lock")
+        for _ in range(2):
+            self.assertTrue(lock.acquire(timeout=5))
+            lock.release()
+            client.exists_now = False
+
+    def test_path_that_cannot_be_made(self) -> None:
+        client: Any = Tree(exists=True)
+        lock = locks.FencedLock(client, "/lock")
+        self.assertTrue(lock.acquire(timeout=5))
+        lock.release()
+        client.exists_now, client.forbidden = False, True
+        with self.assertRaises(NoNodeError):
+            lock.acquire(timeout=5)
+
+
 class LayoutTest(unittest.TestCase):
     # A reader waits for all but other readers; None: it waits for none of that name.
     names = {
