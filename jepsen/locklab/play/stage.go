@@ -365,5 +365,11 @@ func (s *Stage) restore(ctx context.Context) error {
 	if !s.failed {
 		return nil
 	}
-	return errors.Join(s.sys.Close(), s.start(ctx))
+	if s.network != nil { // the new servers take the places of the old ones
+		return errors.Join(s.sys.Close(), s.start(ctx))
+	}
+	// The clients in other languages are built for the first system and removed with the last one.
+	old := s.sys
+	err := s.start(ctx)
+	return errors.Join(old.Close(), err)
 }
