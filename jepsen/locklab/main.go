@@ -72,7 +72,8 @@ func parse(args []string, stdout, stderr io.Writer) (o options, status int, ok b
 	f.StringVar(&o.systems, "systems", "", "the systems, `name,name`; by default all that are installed")
 	f.StringVar(&o.ways, "ways", "", "the ways to lock, `name,name`; by default all of these systems")
 	f.StringVar(&o.faults, "faults", "", "the stories, `name,name`; by default all")
-	f.BoolVar(&o.brief, "brief", false, "two faults, pause-writing and crash-held; one round, a lease of a second")
+	f.BoolVar(&o.brief, "brief", false, "two faults, pause-writing and crash-held, with -fences "+briefFence+"; one round, a lease of a\n"+
+		"second")
 	f.BoolVar(&o.cuts, "cuts", false, "the stories in which the network is cut between servers; as root, on Linux")
 	f.BoolVar(&o.twins, "twins", false, "also the twins with planted bugs, each of which has to be found")
 	f.BoolVar(&o.list, "list", false, "print the systems, ways and stories, and end")
@@ -116,6 +117,9 @@ func parse(args []string, stdout, stderr io.Writer) (o options, status int, ok b
 	return o, exitOK, true
 }
 
+// briefFence is the store of the short form: the one transaction that needs no server.
+const briefFence = "sqlite"
+
 // check validates the flags, and fills in those that follow from others.
 func (o *options) check() error {
 	if o.explain != "" {
@@ -128,7 +132,7 @@ func (o *options) check() error {
 		o.cuts = f.Left > 0
 	}
 	if o.brief {
-		o.rounds, o.lease, o.jobs = 1, time.Second, 3
+		o.rounds, o.lease, o.jobs, o.fences = 1, time.Second, 3, cmp.Or(o.fences, briefFence)
 		if o.faults == "" {
 			o.faults = "pause-writing,crash-held"
 		}
@@ -489,19 +493,10 @@ func (o options) write(d *page.Document, stdout io.Writer) error {
 	if err := d.Write(dir); err != nil {
 		return err
 	}
-	table, marker, text := d.Totals(), "lock-lab", d.Markdown()
-	if o.fences != "" {
-		table, marker, text = d.Fences(), "lock-lab-fences", d.FencesMarkdown()
-		if o.long {
-			marker = "lock-lab-long"
-		}
-	}
-	if o.cuts {
-		table, marker, text = d.Cuts(), "lock-lab-cuts", d.CutsMarkdown()
-	}
-	fmt.Fprintf(stdout, "\n%s\nThe page is %s/index.html\n", table.Text(), dir)
+	table, marker, text := o.tables(d)
+	fmt.Fprintf(stdout, "\n%s\n%s\nThe page is %s/index.html\n", table.Text(), table.Explain(), dir)
 	for _, outcome := range judge.Outcomes(d.Results) {
-		if outcome.Verdict() != "not played" {
+		if outcome.Verdict() != judge.NotPlayed {
 			fmt.Fprintf(stdout, "%s, %s: %s\n", outcome.Verdict(), outcome.Text(), outcome.Says)
 		}
 	}
@@ -510,6 +505,21 @@ func (o options) write(d *page.Document, stdout io.Writer) error {
 	}
 	return errors.Join(report.ReplaceTable(o.out, marker, text),
 		d.Illustrate(strings.TrimSuffix(o.out, ".md"), words(o.pictures)))
+}
+
+// tables are the table for the terminal, and the tables for -out with the name of their place.
+func (o options) tables(d *page.Document) (table page.Table, place, text string) {
+	switch {
+	case o.cuts:
+		return d.Cuts(), "lock-lab-cuts", d.CutsMarkdown()
+	case o.brief:
+		return d.Brief(), "lock-lab-brief", d.BriefMarkdown()
+	case o.long:
+		return d.Fences(), "lock-lab-long", d.FencesMarkdown()
+	case o.fences != "" && o.ways != "": // else they are a column
+		return d.Fences(), "lock-lab-fences", d.FencesMarkdown()
+	}
+	return d.Totals(), "lock-lab", d.Markdown()
 }
 
 // judge returns the forbidden outcomes: a lock that fails without a fault, one that a side without

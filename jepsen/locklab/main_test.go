@@ -81,6 +81,9 @@ func TestBrief(t *testing.T) {
 			if way(c.Way).Fenced && !way(c.Way).Broken && f.LostUpdates[ledger.Fenced] > 0 {
 				t.Errorf("%s: %d updates lost behind a fence", name, f.LostUpdates[ledger.Fenced])
 			}
+			if p := f.Places[briefFence]; way(c.Way).Fenced != (p.Rounds == 1) || p.Lost > 0 && !way(c.Way).Broken {
+				t.Errorf("%s: in the store of the short form %+v", name, p)
+			}
 		case "crash-held":
 			if f.Left > 0 || (len(f.Free) == 1) == way(c.Way).Optimistic {
 				t.Errorf("%s: left behind %d, free after %v", name, f.Left, f.Free)

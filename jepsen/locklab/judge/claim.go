@@ -174,11 +174,14 @@ type Outcome struct {
 	Held, Not []string
 }
 
-// Verdict is "as argued", "not as argued", "in part", or "not played".
+// NotPlayed is the verdict on a claim that no case says anything about.
+const NotPlayed = "not played"
+
+// Verdict is "as argued", "not as argued", "in part", or NotPlayed.
 func (o Outcome) Verdict() string {
 	switch {
 	case len(o.Held)+len(o.Not) == 0:
-		return "not played"
+		return NotPlayed
 	case len(o.Not) == 0:
 		return "as argued"
 	case len(o.Held) == 0:

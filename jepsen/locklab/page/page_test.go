@@ -61,13 +61,37 @@ func sample() *Document {
 	return d
 }
 
+// brief is a document with a lock and its twin with a fence, one that keeps the data, too, one without
+// tokens, and one that could not be played.
+func brief() *Document {
+	d := sample()
+	d.Results = nil
+	add := func(w lock.Way, f judge.Figures) {
+		for _, fault := range []string{"pause-writing", "crash-held"} {
+			f.Free = nil
+			if fault == "crash-held" {
+				f.Free, f.Two, f.LostUpdates = []time.Duration{time.Second}, 0, nil
+			}
+			d.Results = append(d.Results, judge.Result{Way: w, Case: &play.Case{Way: w.Name, Fault: fault}, Figures: f})
+		}
+	}
+	lost := map[ledger.Rule]int{ledger.Open: 3}
+	add(lock.Way{Name: "redis-set"}, judge.Figures{Rounds: 3, Two: 3, LostUpdates: lost})
+	add(lock.Way{Name: "mutex"}, judge.Figures{Rounds: 3, Two: 3, LostUpdates: lost})
+	add(lock.Way{Name: "mutex-fenced", Twin: "mutex", Fenced: true}, judge.Figures{Rounds: 3, Two: 2, LostUpdates: lost,
+		Places: map[string]judge.Place{"file": {Rounds: 2, Refused: 1}, "etcd": {Rounds: 1, Doubt: 1}}})
+	add(lock.Way{Name: "mutex-guard"}, judge.Figures{Rounds: 3, Two: 3, LostUpdates: lost, RefusedInside: 3})
+	add(lock.Way{Name: "unplayed"}, judge.Figures{Rounds: 3, Broken: 3})
+	return d
+}
+
 // TestGolden compares the output with files that a person has checked.
 func TestGolden(t *testing.T) {
 	d := sample()
 	var story bytes.Buffer
 	Story(&story, d.Results[2].Case, d.Results[2].Case.Rounds[0])
 	for name, got := range map[string]string{
-		"tables.md": d.Markdown(), "story.txt": story.String(), "totals.txt": d.Totals().Text(),
+		"tables.md": d.Markdown(), "brief.md": brief().BriefMarkdown(), "fences.md": brief().FencesMarkdown(), "story.txt": story.String(), "totals.txt": d.Totals().Text(),
 		"picture.svg": Picture(d.Results[2].Case, d.Results[2].Case.Rounds[0]),
 	} {
 		file := filepath.Join("testdata", name)

@@ -11,7 +11,6 @@ import (
 	"lockkeeper/jepsen/locklab/ledger"
 	"lockkeeper/jepsen/locklab/lock"
 	"lockkeeper/jepsen/locklab/play"
-	"lockkeeper/jepsen/locklab/store"
 )
 
 // A Document is all that was played.
@@ -62,22 +61,6 @@ func (d *Document) faults() (all []play.Fault) {
 		}
 	}
 	return all
-}
-
-// A Table is one for Markdown and for HTML. A cell may have parts in bold, between two stars.
-type Table struct {
-	Head []string
-	Rows [][]string
-}
-
-// Markdown is the table as Markdown.
-func (t Table) Markdown() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "| %s |\n|%s\n", strings.Join(t.Head, " | "), strings.Repeat("---|", len(t.Head)))
-	for _, row := range t.Rows {
-		fmt.Fprintf(&b, "| %s |\n", strings.Join(row, " | "))
-	}
-	return b.String()
 }
 
 // Cell is a case in few words.
@@ -168,27 +151,55 @@ func mark(n int) string {
 	return fmt.Sprintf("**%d**", n)
 }
 
-// Markdown is everything as tables, in lines of at most 200 characters.
+// Markdown is everything as tables.
 func (d *Document) Markdown() string {
 	var b strings.Builder
 	b.WriteString(wrap(d.about(), ""))
-	b.WriteString("\n### All stories together\n\n" + d.Totals().Markdown())
+	totals := d.Totals()
+	b.WriteString("\n### All stories together\n\n" + totals.Markdown() + "\n" + list(explain(totals)))
 	b.WriteString("\n### Story by story\n")
 	for _, f := range d.faults() {
-		fmt.Fprintf(&b, "\n%s\n%s", wrap(fmt.Sprintf("**%s.** %s", f.Name, f.Text), ""), d.list(f))
+		fmt.Fprintf(&b, "\n%s\n%s", wrap(fmt.Sprintf("**%s.** %s", f.Name, f.Text), ""), d.ends(f))
 	}
 	b.WriteString("\n### What a lock costs\n\n" + d.Costs().Markdown())
 	b.WriteString("\n### What was argued, and what came\n\n")
-	for _, o := range judge.Outcomes(d.Results) {
+	b.WriteString(d.claims())
+	return b.String()
+}
+
+// claims are the expectations with the outcomes, as a list.
+func (d *Document) claims() string {
+	var b strings.Builder
+	for _, o := range d.outcomes() {
 		b.WriteString(wrap("- "+claimText(o), "  "))
+	}
+	var unplayed []string
+	for _, o := range judge.Outcomes(d.Results) {
+		if o.Verdict() == judge.NotPlayed {
+			unplayed = append(unplayed, o.ID)
+		}
+	}
+	if len(unplayed) > 0 {
+		b.WriteString(wrap("- "+judge.NotPlayed+": "+strings.Join(unplayed, ", "), "  "))
 	}
 	return b.String()
 }
 
+// outcomes are those of the expectations that were played.
+func (d *Document) outcomes() []judge.Outcome {
+	return slices.DeleteFunc(judge.Outcomes(d.Results), func(o judge.Outcome) bool { return o.Verdict() == judge.NotPlayed })
+}
+
 // about says when and how it was played.
 func (d *Document) about() string {
-	about := fmt.Sprintf("%s: `%s`, %s. Leases of %v, rounds of each story: %d, seed %d; it took %v.",
-		d.Began.UTC().Format("2006-01-02 15:04 MST"), d.Again, d.Machine, d.Config.Lease, d.Config.Rounds, d.Config.Seed,
+	most := ""
+	if slices.ContainsFunc(d.Results, func(r judge.Result) bool {
+		return r.Case.Fault != play.None && r.Case.Skipped == "" && r.Figures.Rounds < d.Config.Rounds
+	}) {
+		most = "at most "
+	}
+	about := fmt.Sprintf("%s: `%s`, %s. Leases of %v, rounds of each story: %s%d, seed %d; it took %v.",
+		d.Began.UTC().Format("2006-01-02 15:04 MST"), d.Again, d.Machine, d.Config.Lease, most, d.Config.Rounds, d.Config.Seed,
 		d.Took.Round(time.Second))
 	for _, missing := range d.Missing {
 		about += fmt.Sprintf(" Not played: %s.", missing)
@@ -231,8 +242,8 @@ func end(r *judge.Result) (class, text string) {
 	return class, strings.TrimPrefix(text, ", ")
 }
 
-// list is a story as a list of ends, with the ways that ended so.
-func (d *Document) list(f play.Fault) string {
+// ends are a story as a list of ends, with the ways that ended so.
+func (d *Document) ends(f play.Fault) string {
 	ways := make(map[string][]string)
 	for _, w := range d.ways() {
 		r := d.find(w.Name, f.Name)
@@ -275,53 +286,27 @@ func (d *Document) Totals() Table {
 				lost[rule] += n
 			}
 		}
-		writes, full, stored, asked := "no token", "no token", "no token", "no token"
+		if f.Rounds == 0 {
+			continue
+		}
+		writes, full, stored, asked := noToken, noToken, noToken, noToken
 		if w.Fenced {
-			if stored = mark(f.AllPlaces().Lost); len(f.Places) == 0 {
-				stored = "not played"
-			}
+			stored = storedCell(f)
 			writes, full, asked = mark(lost[ledger.WritesOnly]), mark(lost[ledger.Fenced]), mark(lost[ledger.Asked])
 		}
 		t.Rows = append(t.Rows, []string{wayName(w), w.System, fmt.Sprint(f.Rounds), mark(f.Two), seconds(f.Longest),
 			mark(lost[ledger.Open]), writes, full, stored, asked, mark(lost[ledger.Versions]), mark(f.Untold), mark(f.Left)})
 	}
-	return t
+	return t.played()
 }
 
-// Fences is the table of the fences in real stores, over all stories: without a fence, and with
-// those of the stores. It has no rows if there were none.
-func (d *Document) Fences() Table {
-	t := Table{Head: []string{"lock", "stories", "rounds", "two holders", "lost without a fence", "lost with one", "refused",
-		"in doubt"}}
-	kinds := slices.DeleteFunc(slices.Clone(store.Kinds), func(kind string) bool {
-		return !slices.ContainsFunc(d.Results, func(r judge.Result) bool { return r.Figures.Places[kind].Rounds > 0 })
-	})
-	t.Head = append(t.Head, kinds...)
-	for _, w := range d.ways() {
-		var f judge.Figures
-		stories := 0
-		for _, r := range d.Results {
-			if r.Way.Name == w.Name && len(r.Figures.Places) > 0 {
-				stories++
-				f.Merge(r.Figures)
-			}
-		}
-		if stories == 0 {
-			continue
-		}
-		all := f.AllPlaces()
-		row := []string{wayName(w), fmt.Sprint(stories), fmt.Sprint(f.Rounds - f.Broken), fmt.Sprint(f.Two),
-			mark(f.LostUpdates[ledger.Open]), mark(all.Lost), fmt.Sprint(all.Refused), fmt.Sprint(all.Doubt)}
-		for _, kind := range kinds {
-			row = append(row, fmt.Sprintf("%s of %d", mark(f.Places[kind].Lost), f.Places[kind].Rounds))
-		}
-		t.Rows = append(t.Rows, row)
+// storedCell are the updates that were lost behind the fence of a store; empty if there was none.
+func storedCell(f judge.Figures) string {
+	if len(f.Places) == 0 {
+		return ""
 	}
-	return t
+	return mark(f.AllPlaces().Lost)
 }
-
-// FencesMarkdown are the fences as Markdown.
-func (d *Document) FencesMarkdown() string { return wrap(d.about(), "") + "\n" + d.Fences().Markdown() }
 
 func wayName(w lock.Way) string {
 	if w.Broken {
@@ -365,50 +350,5 @@ func (d *Document) Costs() Table {
 
 // claimText is an expectation with the outcome.
 func claimText(o judge.Outcome) string {
-	text := ""
-	if o.Verdict() != "not played" {
-		text = ", " + o.Text()
-	}
-	return fmt.Sprintf("**%s**%s: %s (%s)", o.Verdict(), text, o.Says, o.Source)
-}
-
-// wrap breaks a text into lines of 100 columns. All but the first begin with indent.
-func wrap(text, indent string) string {
-	const width = 100
-	var b strings.Builder
-	n := 0
-	for i, word := range strings.Fields(text) {
-		switch length := len([]rune(word)); {
-		case i == 0:
-			b.WriteString(word)
-			n = length
-		case n+1+length > width:
-			b.WriteString("\n" + indent + word)
-			n = len(indent) + length
-		default:
-			b.WriteString(" " + word)
-			n += 1 + length
-		}
-	}
-	return b.String() + "\n"
-}
-
-// Text is the table for a terminal.
-func (t Table) Text() string {
-	rows := append([][]string{t.Head}, t.Rows...)
-	widths := make([]int, len(t.Head))
-	for _, row := range rows {
-		for i, cell := range row {
-			widths[i] = max(widths[i], len(strings.ReplaceAll(cell, "**", "")))
-		}
-	}
-	var b strings.Builder
-	for _, row := range rows {
-		line := ""
-		for i, cell := range row {
-			line += fmt.Sprintf("%-*s  ", widths[i], strings.ReplaceAll(cell, "**", ""))
-		}
-		b.WriteString(strings.TrimRight(line, " ") + "\n")
-	}
-	return b.String()
+	return fmt.Sprintf("**%s**, %s: %s (%s)", o.Verdict(), o.Text(), o.Says, o.Source)
 }

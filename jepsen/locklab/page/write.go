@@ -74,34 +74,15 @@ func (d *Document) stories() (all []story) {
 	return all
 }
 
-// A fact is a term with its explanation, or a figure of the run.
-type fact struct{ Name, Value string }
-
-// columns explains the columns of Totals and Fences.
-var columns = []fact{
-	{"two holders", "rounds in which two clients held the lock for more than 5 ms, as their libraries said; longest: for how long"},
-	{"updates lost, lost without a fence", "writes that undid another one, in a counter that takes every write"},
-	{"fence on writes", "the same, where the counter refuses a write with a smaller token than an earlier write's"},
-	{"full fence", "the same, where reads show their tokens too"},
-	{"fence in a store, lost with one", "updates that the fence of a real store accepted, and that its counter does not have"},
-	{"refused", "writes that the fences of the stores refused: late ones"},
-	{"in doubt", "rounds in which a writer died within its write, or got an error that leaves the outcome open; they do not count"},
-	{"file, sqlite, ...", "lost updates, of the rounds with a counter in this store"},
-	{"asked", "lost updates, where the counter asks the servers whether the token is the holder's"},
-	{"versions", "lost updates, where a write names the value that it was made of, and the counter compares"},
-	{"not told", "rounds in which another was let in while the holder did not know that its lock was lost"},
-	{"left behind", "rounds in which nobody got the lock of a dead holder"},
-}
-
 // WriteHTML writes the page.
 func (d *Document) WriteHTML(w io.Writer) error {
 	var claims []string
-	for _, o := range judge.Outcomes(d.Results) {
+	for _, o := range d.outcomes() {
 		claims = append(claims, claimText(o))
 	}
 	err := pageTemplate.Execute(w, map[string]any{
 		"Style": report.Style(), "Ways": d.ways(), "Again": d.Again, "Missing": d.Missing, "Totals": d.Totals(),
-		"Columns": columns, "Fences": d.Fences(),
+		"Columns": explain(d.Totals(), d.Fences()), "Fences": d.Fences(),
 		"Claims": claims, "Costs": d.Costs(), "Stories": d.stories(), "Legend": Legend,
 		"Facts": []fact{{"began", d.Began.UTC().Format("2006-01-02 15:04 MST")}, {"took", d.Took.Round(time.Second).String()},
 			{"lease", d.Config.Lease.String()}, {"rounds", fmt.Sprint(d.Config.Rounds)}, {"seed", fmt.Sprint(d.Config.Seed)},

@@ -301,6 +301,10 @@ func TestShare(t *testing.T) {
 			t.Errorf("%s: %s at %v", fault, act, at)
 		}
 	}
+	// A lock without tokens has nothing to show to a fence.
+	if place := newTrio(s, &Case{}, Faults[1], 0, 1, nil).place; place != nil {
+		t.Errorf("without tokens, a counter in %s", place.Kind)
+	}
 }
 
 // line is the history as one line, without the lab's acts on others than clients. Of B and C, the

@@ -27,7 +27,8 @@ type Config struct {
 	// Share is the number of rounds that have their clients A in one process, and so B and C; 0 for
 	// one.
 	Share int
-	// Places are stores with counters under a fence, of which the rounds take one each, in turn.
+	// Places are stores with counters under a fence, of which the rounds of ways with tokens take one
+	// each, in turn.
 	Places []lock.Place
 	// Seed is the seed of the plans.
 	Seed uint64
@@ -128,6 +129,7 @@ type Round struct {
 // A Case is a story, played with a way to lock.
 type Case struct {
 	Way, System, Fault string
+	Fenced             bool // the way's grants carry tokens
 	Seed               uint64
 	Lease              time.Duration
 	Rounds             []Round
@@ -145,7 +147,8 @@ func (c *Case) Name() string { return c.Way + "/" + c.Fault }
 // Play plays the rounds from to to-1 of a story, of all Rounds, at the same time. An error means
 // that the lab failed, not the lock.
 func (s *Stage) Play(ctx context.Context, way lock.Way, f Fault, from, to int) (*Case, error) {
-	c := &Case{Way: way.Name, System: s.kind.Name, Fault: f.Name, Seed: s.Seed, Lease: f.Lease(s.Lease), Requests: -1, InTurn: -1}
+	c := &Case{Way: way.Name, System: s.kind.Name, Fault: f.Name, Fenced: way.Fenced, Seed: s.Seed, Lease: f.Lease(s.Lease),
+		Requests: -1, InTurn: -1}
 	if n := len(s.sys.Servers()); n < f.Least {
 		c.Skipped = fmt.Sprintf("needs %d servers, there is %d", f.Least, n)
 		return c, nil

@@ -42,7 +42,7 @@ func newTrio(s *Stage, c *Case, f Fault, round, rounds int, all *hosts) *trio {
 		// Letters, digits and dashes: fit for a key, a node, a table and a channel.
 		resource: fmt.Sprintf("r%d-%d-%s", s.cases, round, c.Way),
 	}
-	if len(s.Places) > 0 && f.Name != None {
+	if len(s.Places) > 0 && f.Name != None && c.Fenced {
 		t.place = &s.Places[round%len(s.Places)]
 	}
 	return t

@@ -18,7 +18,7 @@ import (
 func Ways() []lock.Way {
 	return []lock.Way{
 		{Name: "etcd-mutex", System: "etcd", Open: open(false)},
-		{Name: "etcd-mutex-fenced", System: "etcd", Fenced: true, Open: open(true), Ask: openAsker},
+		{Name: "etcd-mutex-fenced", System: "etcd", Twin: "etcd-mutex", Fenced: true, Open: open(true), Ask: openAsker},
 	}
 }
 

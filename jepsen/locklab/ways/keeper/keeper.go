@@ -35,8 +35,8 @@ func Ways() (ways []lock.Way) {
 	}
 	return append(ways,
 		lock.Way{Name: "lockkeeper-mutex", System: "lockkeeper", Open: openMutex(mutex{})},
-		lock.Way{Name: "lockkeeper-mutex-fenced", System: "lockkeeper", Fenced: true, Open: openMutex(mutex{tokens: true}),
-			Ask: openAsker},
+		lock.Way{Name: "lockkeeper-mutex-fenced", System: "lockkeeper", Twin: "lockkeeper-mutex", Fenced: true,
+			Open: openMutex(mutex{tokens: true}), Ask: openAsker},
 		lock.Way{Name: "lockkeeper-mutex-guard", System: "lockkeeper", Open: openMutex(mutex{guard: true})},
 		lock.Way{Name: "lockkeeper-mutex-delay", System: "lockkeeper", Open: openMutex(mutex{delay: true})},
 		// Twins with wrong tokens: the fence accepts an equal one, from another session, or a late
