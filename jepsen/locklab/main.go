@@ -442,12 +442,39 @@ func (o options) late(known *known) bool { return o.during > 0 && time.Since(kno
 func (o options) batch(ctx context.Context, stage *play.Stage, way lock.Way, f play.Fault, key knownKey, known *known,
 ) (r judge.Result, err error) {
 	began := time.Now()
+	late := measureLateness()
 	c, err := stage.Play(ctx, way, f, key.From, key.To)
+	most := late()
 	if err != nil || ctx.Err() != nil {
 		return r, errors.Join(err, ctx.Err())
 	}
 	r = judge.Result{Way: way, Case: c, Figures: judge.Judge(c)}
+	r.Figures.Late = most
 	return r, known.add(key, r, time.Since(began))
+}
+
+// latenessStep is how often the lateness is measured.
+const latenessStep = 20 * time.Millisecond
+
+// measureLateness measures by how much this program is late, because others have the processor. end
+// ends it and returns the most.
+func measureLateness() (end func() time.Duration) {
+	stop := make(chan struct{})
+	most := make(chan time.Duration)
+	go func() {
+		var late time.Duration
+		for {
+			due := time.Now().Add(latenessStep)
+			select {
+			case <-time.After(latenessStep):
+				late = max(late, time.Since(due))
+			case <-stop:
+				most <- late
+				return
+			}
+		}
+	}()
+	return func() time.Duration { close(stop); return <-most }
 }
 
 // tell prints a case: in a line, or as a story.
@@ -470,6 +497,9 @@ func summary(r judge.Result) string {
 	}
 	if p := r.Figures.AllPlaces(); p.Rounds > 0 {
 		text += fmt.Sprintf("; behind the fences of stores %d lost, %d refused", p.Lost, p.Refused)
+	}
+	if late := r.Figures.Late; late > r.Case.Lease/4 {
+		text += fmt.Sprintf("; the machine was busy: the lab ran %.1f s late", late.Seconds())
 	}
 	for i, round := range r.Case.Rounds {
 		if round.Broken != "" {

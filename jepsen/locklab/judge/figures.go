@@ -57,6 +57,8 @@ type Figures struct {
 	Anew  int             `json:"anew,omitempty"`
 
 	Cost *Cost `json:"cost,omitempty"`
+	// Late is by how much the lab itself was late at most, because the machine was busy.
+	Late time.Duration `json:"lateNs,omitempty"`
 	// Worst is the round that shows most.
 	Worst int `json:"worst"`
 }
@@ -122,7 +124,7 @@ func (f *Figures) Merge(o Figures) {
 		f.Margin = min(f.Margin, o.Margin)
 	}
 	f.Rounds, f.Broken, f.Two = f.Rounds+o.Rounds, f.Broken+o.Broken, f.Two+o.Two
-	f.Longest = max(f.Longest, o.Longest)
+	f.Longest, f.Late = max(f.Longest, o.Longest), max(f.Late, o.Late)
 	f.Early, f.Bystanders, f.Disorder = f.Early+o.Early, f.Bystanders+o.Bystanders, f.Disorder+o.Disorder
 	for rule, n := range o.LostUpdates {
 		if f.LostUpdates == nil {

@@ -65,7 +65,7 @@ func sample() *Document {
 // tokens, and one that could not be played.
 func brief() *Document {
 	d := sample()
-	d.Results = nil
+	d.Results, d.Config.Rounds = nil, 3
 	add := func(w lock.Way, f judge.Figures) {
 		for _, fault := range []string{"pause-writing", "crash-held"} {
 			f.Free = nil
@@ -80,7 +80,8 @@ func brief() *Document {
 	add(lock.Way{Name: "mutex"}, judge.Figures{Rounds: 3, Two: 3, LostUpdates: lost})
 	add(lock.Way{Name: "mutex-fenced", Twin: "mutex", Fenced: true}, judge.Figures{Rounds: 3, Two: 2, LostUpdates: lost,
 		Places: map[string]judge.Place{"file": {Rounds: 2, Refused: 1}, "etcd": {Rounds: 1, Doubt: 1}}})
-	add(lock.Way{Name: "mutex-guard"}, judge.Figures{Rounds: 3, Two: 3, LostUpdates: lost, RefusedInside: 3})
+	add(lock.Way{Name: "mutex-guard"}, judge.Figures{Rounds: 2, Two: 2, LostUpdates: lost, RefusedInside: 3,
+		Late: time.Second})
 	add(lock.Way{Name: "unplayed"}, judge.Figures{Rounds: 3, Broken: 3})
 	return d
 }

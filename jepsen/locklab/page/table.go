@@ -201,6 +201,13 @@ func (d *Document) about() string {
 	about := fmt.Sprintf("%s: `%s`, %s. Leases of %v, rounds of each story: %s%d, seed %d; it took %v.",
 		d.Began.UTC().Format("2006-01-02 15:04 MST"), d.Again, d.Machine, d.Config.Lease, most, d.Config.Rounds, d.Config.Seed,
 		d.Took.Round(time.Second))
+	var late time.Duration
+	for _, r := range d.Results {
+		late = max(late, r.Figures.Late)
+	}
+	if late > d.Config.Lease/4 {
+		about += fmt.Sprintf(" The machine was busy: the lab ran up to %.1f s late.", late.Seconds())
+	}
 	for _, missing := range d.Missing {
 		about += fmt.Sprintf(" Not played: %s.", missing)
 	}

@@ -62,6 +62,10 @@ type Stage struct {
 // startPatience is how long servers and clients may take to start, on a busy machine.
 const startPatience = time.Minute
 
+// buildPatience is how long a system may take to start, with the building of its servers and of
+// clients in other languages.
+const buildPatience = 4 * time.Minute
+
 // NewStage starts the servers.
 func NewStage(ctx context.Context, cfg Config, kind system.Kind) (*Stage, error) {
 	l, err := ledger.OpenLedger()
@@ -87,7 +91,7 @@ func (s *Stage) start(ctx context.Context) error {
 	s.home = filepath.Join(s.Dir, fmt.Sprintf("%s-%d-%d", s.kind.Name, s.Servers, s.starts))
 	err := os.MkdirAll(s.home, 0o755)
 	if err == nil {
-		ctx, cancel := context.WithTimeout(ctx, startPatience)
+		ctx, cancel := context.WithTimeout(ctx, buildPatience)
 		defer cancel()
 		site := system.Site{Dir: s.home, Lease: s.Lease}
 		if s.network != nil {
