@@ -1,7 +1,6 @@
 package recipes
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -151,7 +150,7 @@ func (r *waitReport) queue(p *place, front string, v view, names []string) (w Wa
 			return w, err
 		}
 	}
-	ahead := aheadOf(p.node.name(), names, p.passed)
+	ahead := locknode.Ahead(names, p.node.name(), p.passed)
 	next := dir + "/" + front // a semaphore's lease may be below it
 	look := []string{next}
 	if dir != r.path { // the gate of a semaphore
@@ -166,7 +165,7 @@ func (r *waitReport) queue(p *place, front string, v view, names []string) (w Wa
 		}
 		w.Ahead = len(names)
 	} else if len(ahead) > 0 {
-		look = append(look, r.first(dir, frontOf(ahead))...)
+		look = append(look, r.first(dir, locknode.AtFront(ahead))...)
 	}
 	if w.Ahead += len(ahead); w.Ahead == 0 {
 		w.Ahead = 1 // the lease
@@ -174,42 +173,9 @@ func (r *waitReport) queue(p *place, front string, v view, names []string) (w Wa
 	return r.judge(p, w, look, v)
 }
 
-// aheadOf lists the nodes of a queue in front of own, the first one first, but for passed ones.
-func aheadOf(own string, names []string, passed map[string]bool) (ahead []string) {
-	place, _ := locknode.Sequence(own)
-	for _, name := range names {
-		if n, ok := locknode.Sequence(name); ok && name != own && n <= place && !passed[name] {
-			ahead = append(ahead, name)
-		}
-	}
-	inOrder(ahead)
-	return ahead
-}
-
-// inOrder sorts the nodes of a queue.
-func inOrder(names []string) {
-	numbers := make(map[string]int64, len(names))
-	for _, name := range names {
-		numbers[name], _ = locknode.Sequence(name)
-	}
-	slices.SortFunc(names, func(a, b string) int {
-		return cmp.Or(cmp.Compare(numbers[a], numbers[b]), strings.Compare(a, b))
-	})
-}
-
-// frontOf returns the nodes at the front of a queue that may hold the lock, and the first one that
-// waits for them.
-func frontOf(ahead []string) []string {
-	end := slices.IndexFunc(ahead, func(name string) bool { return locknode.KindOf(name) != KindRead })
-	if end < 0 {
-		return ahead
-	}
-	return ahead[:end+1]
-}
-
 // first returns the paths of the first nodes, and of the last one.
 func (r *waitReport) first(dir string, names []string) (paths []string) {
-	inOrder(names)
+	locknode.SortNames(names)
 	for i, name := range names {
 		if i < WaitHolders || i == len(names)-1 {
 			paths = append(paths, dir+"/"+name)
@@ -236,20 +202,9 @@ func (r *waitReport) judge(p *place, w Wait, paths []string, v view) (Wait, erro
 			all = append(all, c)
 		}
 	}
-	next := seen(paths[0], v)
-	all = append(all, next)
-	judged := locknode.Resolve(locknode.Sorted(r.path, all))
-	w.Ahead -= len(all) - len(judged) // one has a lease and a place in the queue
-	for i := range judged {
-		c := &judged[i]
-		if (c.Held || c.MayHold) && len(w.Holders) < WaitHolders {
-			w.Holders = append(w.Holders, *c)
-		}
-		// Its lease stands for one that has a lease and a place in the queue.
-		if c.Node == next.Node || w.Next == nil && !c.Held && c.Session == next.Session {
-			w.Next = c
-		}
-	}
+	var merged int
+	w.Holders, w.Next, merged = locknode.Explain(r.path, all, seen(paths[0], v), WaitHolders)
+	w.Ahead -= merged
 	return w, nil
 }
 
@@ -266,7 +221,7 @@ func (r *waitReport) leased(ctx context.Context, p *place, names []string) {
 	}
 	names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == p.node.name() })
 	w := Wait{Ahead: len(names)}
-	inOrder(names)
+	locknode.SortNames(names)
 	for _, name := range names[:min(len(names), WaitHolders)] {
 		c, err := (inspector{s: p.s}).node(p.node.dir, name)
 		if err != nil {
