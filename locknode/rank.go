@@ -56,6 +56,12 @@ func (r Rank) Yielded() string {
 	return fmt.Sprintf("%s%+03d%s%0*d-", priorityMark, r.Priority, numberMark, SequenceDigits, r.Number)
 }
 
+// Protection returns the part of a node's name that no other contender's has, with the UUID of its
+// protected create. A contender that yields keeps it.
+func Protection(name string) string {
+	return name[:min(len(name), len(ProtectedStart)+protectedDigits+len("-"))]
+}
+
 // RankOf returns the rank of a contender by the name of its node, and whether the node has a number
 // and with it a place in the queue.
 func RankOf(name string) (r Rank, ok bool) {

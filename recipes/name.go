@@ -66,11 +66,6 @@ func protect(name string) string {
 	return fmt.Sprintf(protectPrefix+"%s-%s-%s-%s-%s-%s", u[:8], u[8:12], u[12:16], u[16:20], u[20:], name)
 }
 
-// protectedPart returns the part of such a name that no other has.
-func protectedPart(name string) string {
-	return name[:min(len(name), len("_c_xxxxxxxx-xxxx-4xxx-xxxx-xxxxxxxxxxxx-"))]
-}
-
 // blocks reports whether own, with this token, has to wait for the node that locknode.Predecessor
 // has returned.
 func blocks(front string, data []byte, stat *zk.Stat, own string, token int64, reads bool) bool {

@@ -293,7 +293,7 @@ func (n *node) find() ([]string, error) {
 	}
 	var paths []string
 	for _, name := range names {
-		if strings.HasPrefix(name, protectedPart(n.prefix)) {
+		if strings.HasPrefix(name, locknode.Protection(n.prefix)) {
 			paths = append(paths, n.dir+"/"+name)
 		}
 	}

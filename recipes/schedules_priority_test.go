@@ -70,7 +70,7 @@ func (p *play) judgeYields() {
 			if _, ok := locknode.Sequence(name); !ok || !strings.HasPrefix(name, locknode.ProtectedStart) {
 				continue
 			}
-			id := protectedPart(name)
+			id := locknode.Protection(name)
 			if nodes[id] == nil {
 				nodes[id] = make(map[string]bool)
 			}

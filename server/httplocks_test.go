@@ -28,6 +28,17 @@ import (
 type lockLine struct {
 	Event, Lock, Mode, Node, Session, Secret, Reason, Error, Behind string
 	Token, TimeoutMs, ValidMs, WaitedMs                             int64
+	Status, Ahead, HasYielded                                       int
+	Holders                                                         []lockOther
+	Next                                                            *lockOther
+}
+
+// lockOther is a contender of which a user of HTTP is told.
+type lockOther struct {
+	Node, Mode, Library, QueuedAt, Note, Who string
+	Held, MayHold, Yielded                   bool
+	Token                                    int64
+	Priority                                 int
 }
 
 // httpLock is a request for a lock over HTTP, and its answer.

@@ -33,6 +33,8 @@ const (
 	timeoutMost    = time.Hour // a session's is within minSessionTimeout and maxSessionTimeout
 	pathMost       = 1024
 	nameMost       = 80
+	yieldsDefault  = 10 // as of package recipes
+	yieldsMost     = 1000
 	noteMost       = 1000
 	leasesMost     = 10_000
 )
@@ -45,10 +47,13 @@ type ask struct {
 	wait    time.Duration // for the lock
 	timeout time.Duration // of the session
 	stream  bool          // the lock lives as long as the answer; else it has to be renewed
+	explain bool          // the answer begins with lines about the wait
 	name    string        // of the contender, for people
 	note    string
-	from    string // the address of the request
-	secret  secret // of a lock that there is
+	// priority is how urgent it is, yields how often the contender lets more urgent ones go first.
+	priority, yields int
+	from             string // the address of the request
+	secret           secret // of a lock that there is
 }
 
 // mode is the kind of lock that is requested.
@@ -68,7 +73,8 @@ var layouts = map[mode]string{modeMutex: locknode.LayoutLock, modeRead: locknode
 // parameters are the parameters of the methods.
 var parameters = map[string]map[string]func(*ask, string) error{
 	http.MethodPut: {"wait": (*ask).setWait, "timeout": (*ask).setTimeout, "mode": (*ask).setMode,
-		"leases": (*ask).setLeases, "hold": (*ask).setHold, "name": (*ask).setName, "note": (*ask).setNote},
+		"leases": (*ask).setLeases, "hold": (*ask).setHold, "name": (*ask).setName, "note": (*ask).setNote,
+		"priority": (*ask).setPriority, "yields": (*ask).setYields, "explain": (*ask).setExplain},
 	http.MethodPost:   {},
 	http.MethodDelete: {},
 }
@@ -85,7 +91,7 @@ func Parameters() map[string][]string {
 // decodeAsk decodes a request for the lock at path, without its first slash. The error is for the
 // sender.
 func decodeAsk(method, path, query string, header http.Header) (*ask, error) {
-	a := &ask{path: "/" + path, mode: modeMutex, timeout: timeoutDefault, stream: true}
+	a := &ask{path: "/" + path, mode: modeMutex, timeout: timeoutDefault, yields: yieldsDefault, stream: true}
 	switch {
 	case path == "" || len(path) > pathMost || !znode.ValidPath(a.path):
 		return nil, fmt.Errorf("the address must be /v1/locks/ and the path of a lock, of at most %d bytes", pathMost)
@@ -143,8 +149,31 @@ func (a *ask) setMode(text string) error {
 }
 
 func (a *ask) setLeases(text string) (err error) {
-	if a.leases, err = strconv.Atoi(text); err != nil || a.leases < 1 || a.leases > leasesMost {
-		return fmt.Errorf("leases must be a number from 1 to %d", leasesMost)
+	a.leases, err = number("leases", text, 1, leasesMost)
+	return err
+}
+
+func (a *ask) setPriority(text string) (err error) {
+	a.priority, err = number("priority", text, -locknode.MaxPriority, locknode.MaxPriority)
+	return err
+}
+
+func (a *ask) setYields(text string) (err error) {
+	a.yields, err = number("yields", text, 0, yieldsMost)
+	return err
+}
+
+func number(name, text string, least, most int) (int, error) {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < least || n > most {
+		return 0, fmt.Errorf("%s must be a number from %d to %d", name, least, most)
+	}
+	return n, nil
+}
+
+func (a *ask) setExplain(text string) error {
+	if a.explain = text == "true"; !a.explain && text != "false" {
+		return fmt.Errorf("explain must be true or false")
 	}
 	return nil
 }

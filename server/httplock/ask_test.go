@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"lockkeeper/locknode"
 	"lockkeeper/wire"
 )
 
@@ -16,10 +17,12 @@ func TestDecodeAsk(t *testing.T) {
 		want                        ask
 		fault                       string // in the error
 	}{
-		{"PUT", "a/b", "", "", ask{path: "/a/b", mode: modeMutex, timeout: 10 * time.Second, stream: true}, ""},
+		{"PUT", "a/b", "", "", ask{path: "/a/b", mode: modeMutex, timeout: 10 * time.Second, yields: 10, stream: true}, ""},
 		{"PUT", "a", "wait=30s&timeout=4s&mode=read&hold=renew&name=b%20c&note=d", "",
-			ask{path: "/a", mode: modeRead, wait: 30 * time.Second, timeout: 4 * time.Second, name: "b c", note: "d"}, ""},
-		{"PUT", "a", "mode=semaphore&leases=3", "", ask{path: "/a", mode: modeSemaphore, leases: 3, timeout: 10 * time.Second, stream: true}, ""},
+			ask{path: "/a", mode: modeRead, wait: 30 * time.Second, timeout: 4 * time.Second, name: "b c", note: "d", yields: 10}, ""},
+		{"PUT", "a", "priority=-5&yields=0&explain=true", "",
+			ask{path: "/a", mode: modeMutex, timeout: 10 * time.Second, stream: true, priority: -5, explain: true}, ""},
+		{"PUT", "a", "mode=semaphore&leases=3", "", ask{path: "/a", mode: modeSemaphore, leases: 3, timeout: 10 * time.Second, yields: 10, stream: true}, ""},
 		{"PUT", "", "", "", ask{}, "path of a lock"},
 		{"PUT", "a//b", "", "", ask{}, "path of a lock"},
 		{"PUT", "a/../b", "", "", ask{}, "path of a lock"},
@@ -41,12 +44,18 @@ func TestDecodeAsk(t *testing.T) {
 		{"PUT", "a", "hold=forever", "", ask{}, "hold must be"},
 		{"PUT", "a", "name=" + strings.Repeat("n", 81), "", ask{}, "name must be"},
 		{"PUT", "a", "name=a%0Ab", "", ask{}, "name must be"},
+		{"PUT", "a", "priority=100", "", ask{}, "priority must be"},
+		{"PUT", "a", "priority=high", "", ask{}, "priority must be"},
+		{"PUT", "a", "yields=-1", "", ask{}, "yields must be"},
+		{"PUT", "a", "yields=1001", "", ask{}, "yields must be"},
+		{"PUT", "a", "explain=yes", "", ask{}, "explain must be"},
+		{"POST", "a", "priority=1", secretText, ask{}, "no parameter"},
 		{"PUT", "a", "note=%ff", "", ask{}, "note must be"},
 		{"POST", "a", "", "", ask{}, "Lock-Secret"},
 		{"POST", "a", "", secretText[1:], ask{}, "Lock-Secret"},
 		{"POST", "a", "", "x" + secretText[1:], ask{}, "Lock-Secret"},
 		{"DELETE", "a", "wait=1s", secretText, ask{}, "no parameter"},
-		{"DELETE", "a", "", secretText, ask{path: "/a", mode: modeMutex, timeout: 10 * time.Second, stream: true,
+		{"DELETE", "a", "", secretText, ask{path: "/a", mode: modeMutex, timeout: 10 * time.Second, yields: 10, stream: true,
 			secret: secret{0x0123456789abcdef, [wire.PasswordLen]byte([]byte("\x01\x23\x45\x67\x89\xab\xcd\xef\x01\x23\x45\x67\x89\xab\xcd\xef"))}}, ""},
 	} {
 		a, err := decodeAsk(tt.method, tt.path, tt.query, http.Header{SecretHeader: {tt.secret}})
@@ -81,7 +90,8 @@ func FuzzDecodeAsk(f *testing.F) {
 			return
 		}
 		if len(a.path) > pathMost+1 || a.wait < 0 || a.wait > waitMost || a.timeout <= 0 || a.timeout > timeoutMost ||
-			len(a.name) > nameMost || len(a.note) > noteMost || a.leases < 0 || a.leases > leasesMost || layouts[a.mode] == "" {
+			len(a.name) > nameMost || len(a.note) > noteMost || a.leases < 0 || a.leases > leasesMost ||
+			max(a.priority, -a.priority) > locknode.MaxPriority || a.yields < 0 || a.yields > yieldsMost || layouts[a.mode] == "" {
 			t.Errorf("%+v", a)
 		}
 		if method != http.MethodPut && !strings.EqualFold(a.secret.String(), secret) {

@@ -1,6 +1,7 @@
 package httplock
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -18,10 +19,15 @@ import (
 // nodes of all libraries (locknode.Predecessor), as package recipes does.
 type contender struct {
 	*client
+	lock  string // the path of the lock
 	dir   string // the parent of the node
 	reads bool
 	data  []byte
 	turn  chan struct{} // Locks.turn
+	rank  locknode.Rank // its Number is known when the node is made
+	// yields is how often the contender may yet let a more urgent one go first.
+	yields int
+	report *report // shared with the gate of a semaphore; nil: the contender does not wait
 
 	path  string // of the node
 	token int64  // its czxid
@@ -45,7 +51,7 @@ func newUUID() string {
 
 // join makes the node, and the missing nodes above it.
 func (k *contender) join(ctx context.Context, layout string) error {
-	name := locknode.ProtectedStart + newUUID() + "-" + layout
+	name := locknode.ProtectedStart + newUUID() + "-" + k.rank.First() + layout
 	for {
 		got, err := k.call(ctx, wire.OpCreate2, &wire.CreateRequest{Path: k.dir + "/" + name, Data: k.data,
 			ACL: wire.OpenACL, Mode: wire.ModeEphemeralSequential})
@@ -64,12 +70,57 @@ func (k *contender) join(ctx context.Context, layout string) error {
 		if err := wire.Decode(got.body, &made); err != nil {
 			return err
 		}
-		k.path, k.token = made.Path, int64(made.Stat.Czxid)
-		if n, ok := locknode.Sequence(k.name()); !ok || n >= locknode.MaxSequence {
-			return &refusal{status: locked, text: "the counter of " + k.dir + " is used up"}
+		if err := k.at(made.Path, &made.Stat); err != nil {
+			return err
 		}
+		k.rank, _ = locknode.RankOf(k.name())
 		return k.watchOwn(ctx)
 	}
+}
+
+// at notes that the contender's node has been made.
+func (k *contender) at(path string, st *wire.Stat) error {
+	k.path, k.token = path, int64(st.Czxid)
+	if n, ok := locknode.Sequence(k.name()); !ok || n >= locknode.MaxSequence {
+		return &refusal{status: locked, text: "the counter of " + k.dir + " is used up"}
+	}
+	return nil
+}
+
+// yield moves the node to the end of the queue in one transaction, for the sake of a more urgent
+// contender behind it: docs/decisions/021-priorities.md. If that is not permitted, the contender
+// keeps its place.
+func (k *contender) yield(ctx context.Context) error {
+	mark, layout := k.rank.Yielded(), locknode.Layout(k.name())
+	got, err := k.call(ctx, wire.OpMulti, wire.MultiRequest{Ops: []wire.MultiOp{
+		{Op: wire.OpDelete, Record: &wire.DeleteRequest{Path: k.path, Version: -1}},
+		{Op: wire.OpCreate2, Record: &wire.CreateRequest{Path: k.dir + "/" + locknode.Protection(k.name()) + mark + layout,
+			Data: k.data, ACL: wire.OpenACL, Mode: wire.ModeEphemeralSequential}},
+	}})
+	if err != nil {
+		return err
+	}
+	var made wire.MultiResponse
+	if got.code == wire.CodeOK {
+		if err := wire.Decode(got.body, &made); err != nil {
+			return err
+		}
+	}
+	switch {
+	case len(made.Results) == 2 && made.Results[1].Stat != nil:
+		k.yields--
+		k.report.yielded()
+		k.events = nil // the watches on the node that has gone, and on nothing else
+		if err := k.at(made.Results[1].Path, made.Results[1].Stat); err != nil {
+			return err
+		}
+	case len(made.Results) > 0 && made.Results[0].Err == wire.CodeNoNode:
+		return errDeleted
+	default:
+		k.yields = 0
+		return nil
+	}
+	return k.watchOwn(ctx)
 }
 
 // name is the name of the node.
@@ -127,16 +178,24 @@ func (k *contender) watchOwn(ctx context.Context) error {
 	return err
 }
 
-// await returns nil when nobody is in front of the node any more. Without wait it returns a refusal
-// if somebody is.
+// await returns nil when nobody is in front of the node any more, and no more urgent contender
+// behind it. Without wait it returns a refusal if somebody is in front, and does not yield.
 func (k *contender) await(ctx context.Context, wait bool) error {
 	for {
 		if err := k.checkOwn(ctx); err != nil {
 			return err
 		}
-		front, err := k.front(ctx)
-		if err != nil || front == "" {
+		front, better, err := k.front(ctx)
+		switch {
+		case err != nil:
 			return err
+		case front == "" && (better == "" || !wait):
+			return nil
+		case front == "":
+			if err := k.yield(ctx); err != nil {
+				return err
+			}
+			continue
 		}
 		st, ok, err := k.stat(ctx, k.dir+"/"+front, true)
 		if err != nil {
@@ -153,22 +212,16 @@ func (k *contender) await(ctx context.Context, wait bool) error {
 			k.pass(front)
 			continue
 		case !wait:
-			return &refusal{status: locked, text: "the lock is held or awaited by another", behind: front}
+			r := &refusal{status: locked, text: "the lock is held or awaited by another", behind: front}
+			r.situation, err = k.behind(ctx, front, &st)
+			return cmp.Or[error](err, r)
 		}
-		if err := k.awaitEvent(ctx); err != nil {
-			return &waiting{front, err}
+		behind := func(ctx context.Context) (*situation, error) { return k.behind(ctx, front, &st) }
+		if err := k.awaitEvent(ctx, front, behind); err != nil {
+			return err
 		}
 	}
 }
-
-// waiting is the reason for the end of a wait, with the node that the contender waited for.
-type waiting struct {
-	behind string
-	error
-}
-
-// Unwrap is for errors.Is.
-func (w *waiting) Unwrap() error { return w.error }
 
 func (k *contender) pass(name string) {
 	if k.passed == nil {
@@ -197,44 +250,43 @@ func (k *contender) blocks(ctx context.Context, front string, st *wire.Stat) (bo
 	return c.Blocks(k.name(), k.token, k.reads), nil
 }
 
-// awaitEvent waits for a change of a watched node.
-func (k *contender) awaitEvent(ctx context.Context) error {
-	for len(k.events) == 0 {
-		if err := k.step(ctx); err != nil {
-			return err
+// checkOwn looks at the node again if its watch has fired, and at the nodes of others of the same
+// session.
+func (k *contender) checkOwn(ctx context.Context, others ...*contender) error {
+	events := k.events
+	k.events = nil
+	for _, own := range append(others, k) {
+		if slices.ContainsFunc(events, func(e wire.WatcherEvent) bool { return e.Path == own.path }) {
+			if err := own.watchOwn(ctx); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-// checkOwn looks at the node again if its watch has fired.
-func (k *contender) checkOwn(ctx context.Context) error {
-	fired := slices.ContainsFunc(k.events, func(e wire.WatcherEvent) bool { return e.Path == k.path })
-	k.events = nil
-	if fired {
-		return k.watchOwn(ctx)
-	}
-	return nil
-}
-
 // front returns the name of the node that the contender waits for, relative to the path; "" if
-// there is none. It sees every contender that came before: its session's reads follow the making
-// of its own node.
-func (k *contender) front(ctx context.Context) (front string, err error) {
+// there is none. Then better is the node of a contender behind it to which it yields, if there is
+// one. It sees every contender that came before: its session's reads follow the making of its own
+// node.
+func (k *contender) front(ctx context.Context) (front, better string, err error) {
 	var leases []string // of semaphores on the same path: they count by their czxids
 	var found, curators bool
 	err = k.list(ctx, k.dir, false, func(names []string) {
 		front, found = locknode.Predecessor(names, k.name(), k.reads, k.passed)
+		if front == "" && k.yields > 0 {
+			better = strings.Clone(locknode.YieldsTo(names, k.name()))
+		}
 		curators = slices.Contains(names, locknode.CuratorLeases)
 		leases = choose(names, "", locknode.IsKazooLease)
 	})
 	switch {
 	case err != nil:
-		return "", err
+		return "", "", err
 	case !found:
-		return "", errDeleted
+		return "", "", errDeleted
 	case front != "":
-		return front, nil
+		return front, "", nil
 	}
 	if curators {
 		err = k.list(ctx, locknode.LeasesPath(k.dir), false, func(names []string) {
@@ -242,10 +294,11 @@ func (k *contender) front(ctx context.Context) (front string, err error) {
 			leases = append(leases, choose(names, locknode.CuratorLeases+"/", isLease)...)
 		})
 		if err != nil {
-			return "", err
+			return "", "", err
 		}
 	}
-	return k.earlier(ctx, k.dir, leases)
+	front, err = k.earlier(ctx, k.dir, leases)
+	return front, better, err
 }
 
 // choose returns some of the names of children, below a directory.
@@ -306,12 +359,17 @@ func (k *contender) list(ctx context.Context, path string, watch bool, use func(
 	return err
 }
 
-// awaitLease returns nil when there are at most that many leases of the semaphore on a path, the
-// contender's among them, and no lock on the path itself is older than the contender's node. The
-// caller's node is the first in the semaphore's queue, so that nobody else waits with a lease made.
-func (k *contender) awaitLease(ctx context.Context, semaphore string, leases int, wait bool) error {
-	for {
-		if err := k.checkOwn(ctx); err != nil {
+// errYields says that a more urgent contender has come to the gate of a semaphore.
+var errYields = errors.New("a more urgent contender waits for a lease")
+
+// awaitLease returns nil when there are at most that many leases of the semaphore, the contender's
+// among them, and no lock on the path itself is older than the contender's node. The gate is the
+// first in the semaphore's queue, so that nobody else waits with a lease made. The error is
+// errYields if a more urgent contender has come to the gate meanwhile.
+func (k *contender) awaitLease(ctx context.Context, gate *contender, leases int, wait bool) error {
+	for waited := false; ; waited = true {
+		// Without its node at the gate another one would wait beside it, with a lease made.
+		if err := k.checkOwn(ctx, gate); err != nil {
 			return err
 		}
 		var own bool
@@ -326,23 +384,37 @@ func (k *contender) awaitLease(ctx context.Context, semaphore string, leases int
 		if !own {
 			return errDeleted
 		}
-		err = k.list(ctx, semaphore, true, func(names []string) { beside = choose(names, "", locknode.Contends) })
+		err = k.list(ctx, k.lock, true, func(names []string) { beside = choose(names, "", locknode.Contends) })
 		if err != nil {
 			return err
 		}
-		before, err := k.earlier(ctx, semaphore, beside)
+		before, err := k.earlier(ctx, k.lock, beside)
 		switch {
 		case err != nil:
 			return err
+		case before == "" && held <= leases && waited && gate.yields > 0:
+			return gate.stillFirst(ctx)
 		case before == "" && held <= leases:
 			return nil
 		case !wait:
-			return &refusal{status: locked, text: "all leases are held", behind: before}
+			r := &refusal{status: locked, text: "all leases are held", behind: before}
+			r.situation, err = k.withoutLease(ctx, before)
+			return cmp.Or[error](err, r)
 		}
-		if err := k.awaitEvent(ctx); err != nil {
-			return &waiting{before, err}
+		behind := func(ctx context.Context) (*situation, error) { return k.withoutLease(ctx, before) }
+		if err := k.awaitEvent(ctx, before, behind); err != nil {
+			return err
 		}
 	}
+}
+
+// stillFirst returns errYields if a more urgent contender has come to the gate behind this one.
+func (k *contender) stillFirst(ctx context.Context) error {
+	_, better, err := k.front(ctx)
+	if err == nil && better != "" {
+		err = errYields
+	}
+	return err
 }
 
 // remove deletes the node.

@@ -8,6 +8,7 @@
 //	ask.go         a request, decoded; the secret of a lock
 //	client.go      the session: a session.Conn without a socket, requests and replies
 //	contender.go   a place in the queue of a lock
+//	wait.go        who is in front of a contender that waits, for its user
 //	held.go        a lock that is held: its goroutine, renewals, the move from another member
 //	locks.go       Locks: the places for locks, their limits, the end
 //	serve.go       the handlers; the lines of a stream

@@ -52,6 +52,8 @@ type ending struct {
 }
 
 const (
+	eventWaits    = "waits"
+	eventRefused  = "refused"
 	eventGranted  = "granted"
 	eventHeld     = "held"
 	eventReleased = "released"
@@ -59,17 +61,18 @@ const (
 )
 
 // errWaited says that a request has waited for as long as it wanted to.
-var errWaited = errors.New("httplock: the wait is over")
+var errWaited = errors.New("the lock is held or awaited by another, and the wait is over")
 
 // acquire gets a lock for a caller. It leaves the place if it fails.
-func (l *Locks) acquire(ctx context.Context, caller door.Caller, a *ask, p *place) (*held, error) {
+func (l *Locks) acquire(ctx context.Context, caller door.Caller, a *ask, p *place, tell func(node string, s *situation) error,
+) (*held, error) {
 	a.from = caller.Addr.String()
 	c, err := l.open(ctx, caller, a.timeout, secret{})
 	if err != nil {
 		p.leave()
 		return nil, err
 	}
-	k, err := l.contend(ctx, c, a)
+	k, err := l.contend(ctx, c, a, &report{send: tell})
 	if err == nil {
 		err = k.confirm(ctx)
 	}
@@ -89,34 +92,54 @@ func (l *Locks) acquire(ctx context.Context, caller door.Caller, a *ask, p *plac
 }
 
 // contend joins the queue of a lock and waits until it is the contender's turn.
-func (l *Locks) contend(ctx context.Context, c *client, a *ask) (*contender, error) {
+func (l *Locks) contend(ctx context.Context, c *client, a *ask, r *report) (*contender, error) {
 	data, err := json.Marshal(locknode.Info{By: locknode.InfoBy, Program: cmp.Or(a.name, "http"), Host: a.from,
 		Note: a.note, Since: time.Now().UTC().Truncate(time.Millisecond)})
 	if err != nil {
 		return nil, err
 	}
-	k := &contender{client: c, dir: a.path, reads: a.mode == modeRead, data: data, turn: l.turn}
+	k := &contender{client: c, lock: a.path, dir: a.path, reads: a.mode == modeRead, data: data, turn: l.turn,
+		rank: locknode.Rank{Priority: a.priority}, yields: a.yields, report: r}
 	if a.mode != modeSemaphore {
 		if err = k.join(ctx, layouts[a.mode]); err == nil {
 			err = k.await(ctx, a.wait > 0)
 		}
 		return k, err
 	}
-	gate := &contender{client: c, dir: a.path + "/" + locknode.CuratorLocks, data: data, turn: l.turn}
-	k.dir = locknode.LeasesPath(a.path)
-	if err = gate.join(ctx, locknode.LayoutLock); err == nil {
-		err = gate.await(ctx, a.wait > 0)
+	gate := k
+	gate.dir = a.path + "/" + locknode.CuratorLocks
+	if err = gate.join(ctx, locknode.LayoutLock); err != nil {
+		return k, err
 	}
-	if err == nil {
-		err = k.join(ctx, locknode.LayoutLease)
-	}
-	if err == nil {
-		err = k.awaitLease(ctx, a.path, a.leases, a.wait > 0)
+	for {
+		k, err = gate.lease(ctx, a.leases, a.wait > 0)
+		if !errors.Is(err, errYields) {
+			break
+		}
+		// The gate is to yield, and there may be nothing of this contender behind it then.
+		if err = k.remove(ctx); err != nil {
+			return k, err
+		}
 	}
 	if err == nil {
 		err = gate.remove(ctx)
 	}
 	return k, err
+}
+
+// lease waits until it is the turn of the gate of a semaphore, and then for one of the leases.
+func (k *contender) lease(ctx context.Context, leases int, wait bool) (*contender, error) {
+	if err := k.await(ctx, wait); err != nil {
+		return k, err
+	}
+	// A lease has no priority: its place in the queue does not matter.
+	l := &contender{client: k.client, lock: k.lock, dir: locknode.LeasesPath(k.lock), data: k.data, turn: k.turn,
+		report: k.report}
+	err := l.join(ctx, locknode.LayoutLease)
+	if err == nil {
+		err = l.awaitLease(ctx, k, leases, wait)
+	}
+	return l, err
 }
 
 // confirm returns when the session has been proved to live, and the node is there.
@@ -354,7 +377,7 @@ func (l *Locks) holding(ctx context.Context, c *client, path string) (*contender
 	}
 	for _, node := range own.Ephemerals {
 		dir, name := locknode.Split(node)
-		k := &contender{client: c, dir: dir, path: node, reads: locknode.KindOf(name) == locknode.KindRead,
+		k := &contender{client: c, lock: path, dir: dir, path: node, reads: locknode.KindOf(name) == locknode.KindRead,
 			turn: l.turn}
 		m := modeOf(path, dir, name)
 		if m == "" {

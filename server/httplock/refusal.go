@@ -9,9 +9,10 @@ import (
 
 // refusal is the reason why a request is refused, with the status of the answer.
 type refusal struct {
-	status int
-	text   string
-	behind string // the node in front of the contender, if that is the reason
+	status     int
+	text       string
+	behind     string // the node in front of the contender, if that is the reason
+	*situation        // of the contender, if that is the reason
 }
 
 func (r *refusal) Error() string { return r.text }

@@ -1,7 +1,6 @@
 package httplock
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -58,6 +57,10 @@ type answer struct {
 	ValidMs   int64  `json:"validMs,omitempty"`
 	WaitedMs  *int64 `json:"waitedMs,omitempty"`
 	Reason    string `json:"reason,omitempty"`
+	// Status and Error are of a request that is refused after lines about its wait.
+	Status int    `json:"status,omitempty"`
+	Error  string `json:"error,omitempty"`
+	*situation
 }
 
 // granted is the answer that grants a lock.
@@ -68,25 +71,25 @@ func (h *held) granted(began time.Time) answer {
 		ValidMs: h.valid().Milliseconds(), WaitedMs: &waited}
 }
 
-// refuse answers with the reason why a request is refused.
-func refuse(w http.ResponseWriter, err error) {
+// asRefusal is the refusal that an error stands for.
+func asRefusal(err error) *refusal {
 	r := &refusal{status: unavailable, text: err.Error()}
-	var w8 *waiting
 	switch {
 	case errors.As(err, &r):
-	case errors.Is(err, errWaited):
-		r = &refusal{status: locked, text: "the lock is held or awaited by another, and the wait is over"}
-	case errors.Is(err, errDeleted):
-		r = &refusal{status: locked, text: errDeleted.Error()}
+	case errors.Is(err, errWaited), errors.Is(err, errDeleted):
+		r = &refusal{status: locked, text: err.Error()}
 	}
-	body := map[string]string{"error": r.text}
-	behind := r.behind
-	if errors.As(err, &w8) {
-		behind = cmp.Or(behind, w8.behind)
-	}
-	if behind != "" {
-		body["behind"] = behind
-	}
+	return r
+}
+
+// refuse answers with the reason why a request is refused.
+func refuse(w http.ResponseWriter, err error) {
+	r := asRefusal(err)
+	body := struct {
+		Error  string `json:"error"`
+		Behind string `json:"behind,omitempty"`
+		*situation
+	}{r.text, r.behind, r.situation}
 	if r.status == unavailable || r.status == tooMany {
 		w.Header().Set("Retry-After", "1")
 	}
@@ -114,21 +117,32 @@ func (l *Locks) servePut(w http.ResponseWriter, r *http.Request, a *ask) {
 		ctx, over = context.WithTimeoutCause(ctx, a.wait, errWaited)
 		defer over()
 	}
-	h, err := l.acquire(ctx, caller, a, p)
-	if err != nil {
+	s := &stream{w: w, control: control, ask: a, began: began}
+	h, err := l.acquire(ctx, caller, a, p, s.tell())
+	switch {
+	case err != nil && s.begun:
+		s.refuse(err)
+		return
+	case err != nil:
 		refuse(w, err)
 		return
 	}
-	head := w.Header()
-	head.Set(TokenHeader, strconv.FormatInt(h.token, 10))
-	head.Set(SecretHeader, h.secret.String())
+	w.Header().Set(TokenHeader, strconv.FormatInt(h.token, 10))
+	w.Header().Set(SecretHeader, h.secret.String())
 	if a.stream {
-		l.stream(w, r, h, began)
+		l.stream(s, r, h)
 		return
 	}
-	_ = control.SetWriteDeadline(<-h.beats)
-	door.WriteJSON(w, http.StatusOK, h.granted(began))
-	if control.Flush() != nil {
+	sent := false
+	if sendable := <-h.beats; a.explain {
+		s.begin()
+		sent = s.send(h.granted(began), sendable)
+	} else {
+		_ = control.SetWriteDeadline(sendable)
+		door.WriteJSON(w, http.StatusOK, h.granted(began))
+		sent = control.Flush() == nil
+	}
+	if !sent {
 		h.leave(ending{event: eventLost, reason: "the answer could not be sent"})
 	}
 }
@@ -195,13 +209,10 @@ func (l *Locks) serveDelete(w http.ResponseWriter, r *http.Request, a *ask) {
 
 // stream answers with a line for each proof that the lock is held, until it ends. An answer whose
 // lock was lost breaks off: to HTTP it is not complete.
-func (l *Locks) stream(w http.ResponseWriter, r *http.Request, h *held, began time.Time) {
+func (l *Locks) stream(s *stream, r *http.Request, h *held) {
 	defer h.place.hangUp()
-	w.Header().Set("Content-Type", "application/x-ndjson")
-	w.Header().Set("Cache-Control", "no-store")
-	w.Header().Set("X-Accel-Buffering", "no")
-	s := &stream{w: w, control: http.NewResponseController(w)}
-	e := s.follow(r, h, began)
+	s.begin()
+	e := s.follow(r, h)
 	if e.event == eventLost {
 		panic(http.ErrAbortHandler)
 	}
@@ -211,6 +222,43 @@ func (l *Locks) stream(w http.ResponseWriter, r *http.Request, h *held, began ti
 type stream struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
+	ask     *ask
+	began   time.Time // when the request came
+	begun   bool      // there are lines about the wait
+}
+
+// begin says that lines follow.
+func (s *stream) begin() {
+	s.w.Header().Set("Content-Type", "application/x-ndjson")
+	s.w.Header().Set("Cache-Control", "no-store")
+	s.w.Header().Set("X-Accel-Buffering", "no")
+}
+
+// tell returns the function that tells the client about its wait; nil if it is not to be told.
+func (s *stream) tell() func(node string, now *situation) error {
+	if !s.ask.explain {
+		return nil
+	}
+	return func(node string, now *situation) error {
+		s.begin()
+		s.begun = true
+		waited := time.Since(s.began).Milliseconds()
+		line := answer{Event: eventWaits, Lock: s.ask.path, Mode: s.ask.mode, Node: node, WaitedMs: &waited, situation: now}
+		if !s.send(line, time.Now().Add(lastPatience)) {
+			return errStuck
+		}
+		return nil
+	}
+}
+
+// errStuck ends the wait of a client that does not read.
+var errStuck = errors.New("the client does not read")
+
+// refuse sends the reason why a request is refused as the last line.
+func (s *stream) refuse(err error) {
+	r := asRefusal(err)
+	s.send(answer{Event: eventRefused, Status: r.status, Error: r.text, situation: r.situation},
+		time.Now().Add(lastPatience))
 }
 
 // send sends a line, until a deadline; false if the client does not take it.
@@ -221,9 +269,9 @@ func (s *stream) send(a answer, until time.Time) bool {
 }
 
 // follow sends the lines of a lock until it has ended.
-func (s *stream) follow(r *http.Request, h *held, began time.Time) ending {
+func (s *stream) follow(r *http.Request, h *held) ending {
 	third := h.k.timeout / 3
-	line := h.granted(began)
+	line := h.granted(s.began)
 	unproved := time.NewTimer(2 * third)
 	defer unproved.Stop()
 	for {

@@ -133,6 +133,8 @@ type contenderRow struct {
 	SinceAt    stamp    `json:"sinceAt"`
 	SinceExact bool     `json:"sinceExact"`
 	WaitMs     int64    `json:"waitMs"`
+	Priority   int      `json:"priority"`
+	Yielded    bool     `json:"yielded"`
 	Orphan     bool     `json:"orphan"`
 	Deadlock   bool     `json:"deadlock"`
 	MayIgnore  []string `json:"mayIgnore"`

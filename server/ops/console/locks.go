@@ -363,8 +363,8 @@ func (x *index) contenderRow(l *lock, c *locknode.Contender, store *znode.Store,
 	r := contenderRow{
 		ownerRow: ownerRow{Path: c.Path, Node: c.Node, Session: ops.Hex(c.Session)}, Held: c.Held, MayHold: c.MayHold,
 		Mode: modeOf(l, c), Token: c.Token, Layout: c.Layout, Library: c.Library, CreatedAt: stamp(c.Created),
-		QueuedAt: stamp(c.Queued),
-		Orphan:   c.Orphan, MayIgnore: orEmpty(c.MayIgnore), Within: []string{},
+		QueuedAt: stamp(c.Queued), Priority: c.Priority, Yielded: c.Yielded,
+		Orphan: c.Orphan, MayIgnore: orEmpty(c.MayIgnore), Within: []string{},
 		Deadlock: slices.Contains(v.deadlocked[l], c.Token),
 	}
 	if info, ok := store.Sessions().Get(wire.SessionID(c.Session)); ok {

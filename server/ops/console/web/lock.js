@@ -112,7 +112,8 @@ function nodePath(c) {
 }
 
 function marks(c) {
-  return [c.deadlock ? [" ", badge("bad", "deadlock")] : null, c.orphan ? [" ", badge("doubt", "left behind?")] : null,
+  return [c.priority ? h("span", { class: "soft" }, ` priority ${c.priority}`) : null,
+    c.yielded ? h("span", { class: "soft" }, " has let others go first") : null, c.deadlock ? [" ", badge("bad", "deadlock")] : null, c.orphan ? [" ", badge("doubt", "left behind?")] : null,
     c.within?.length ? h("span", { class: "soft" }, ` inside of a lock of ${c.within.length === 1 ? "session " + c.within[0] : plural(c.within.length, "session")}`) : null,
     c.mayIgnore?.length ? h("span", { class: "soft" }, ` may not wait for ${c.mayIgnore.map(visible).join(", ")}`) : null];
 }
