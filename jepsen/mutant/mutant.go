@@ -72,6 +72,9 @@ const (
 	TokenKept
 	MoveUnsettled
 	LeaseKept
+	UrgentPassesHTTP
+	YieldsForEverHTTP
+	TokenKeptHTTP
 	end
 )
 
@@ -158,6 +161,9 @@ var Table = []Entry{
 	{TokenKept, "token-kept", "recipes", "recipes/node.go", "a contender that has yielded keeps the token of its first node", true, "", "priority"},
 	{MoveUnsettled, "move-unsettled", "recipes", "recipes/node.go", "a move to the end of the queue that was not answered is taken for one that was not made", true, "", "priority"},
 	{LeaseKept, "lease-kept", "recipes", "recipes/place.go", "a contender that leaves the gate of a semaphore to a more urgent one keeps its lease", true, "", "priority-semaphore"},
+	{UrgentPassesHTTP, "urgent-passes-http", "locks", "server/httplock/contender.go", "an urgent contender over HTTP does not wait for those in front of it", true, "TestUrgentOverHTTP", ""},
+	{YieldsForEverHTTP, "yields-for-ever-http", "locks", "server/httplock/contender.go", "a contender over HTTP yields to each more urgent one, and starves", true, "TestUrgentOverHTTP", ""},
+	{TokenKeptHTTP, "token-kept-http", "locks", "server/httplock/contender.go", "a contender over HTTP that has yielded keeps the token of its first node", true, "TestUrgentOverHTTP", ""},
 }
 
 // active is the mutation that is switched on.
