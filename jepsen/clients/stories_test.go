@@ -35,6 +35,7 @@ var stories = []story{
 	{"endings", endings},
 	{"readers", readers},
 	{"semaphore", semaphore},
+	{"guard", guard},
 	{"units", units},
 }
 
@@ -299,6 +300,44 @@ func semaphore(s *stage, l language) {
 	}
 	s.do(c, "a", "release", "released")
 	s.do(c, "c", "release", "released")
+}
+
+// guard has a holder write to a node of the cluster, guarded by its lock's node: while it holds the
+// lock; when the node written to is missing, which is no loss; when its lock's node is deleted in
+// front of the write, which the cluster refuses; and after the release.
+func guard(s *stage, l language) {
+	lock := path.Join(s.root, "lock")
+	data := lock + "-data"
+	c := s.start(l, "one", s.all())
+	s.send(c, "h", "open", "mutex", lock)
+	s.granted(s.do(c, "h", "acquire", "granted"), lock)
+	from := c.said()
+	s.send(c, "h", "guard")
+	s.await(c, from, "failed", "h", "guard")
+	_, err := s.conn.Create(data, []byte("0"), 0, zk.WorldACL(zk.PermAll))
+	s.must(err)
+	want := func(text string, version int32) {
+		got, stat, err := s.conn.Get(data)
+		s.must(err)
+		if string(got) != text || stat.Version != version {
+			s.failf("the node has %q, version %d, want %q, version %d", got, stat.Version, text, version)
+		}
+	}
+	if l := s.do(c, "h", "guard", "guarded"); l.words[2] != "1" {
+		s.failf("%q, want the results of the write", l)
+	}
+	want("held", 1)
+	from = c.said()
+	refused := s.do(c, "h", "late", "refused")
+	want("held", 1)
+	s.soon(c, from, "ended", "h", "deleted")
+	s.figures = fmt.Sprintf("%q", refused)
+	s.do(c, "h", "release", "released")
+	s.do(c, "h", "acquire", "granted")
+	s.do(c, "h", "release", "released")
+	s.do(c, "h", "guard", "refused")
+	want("held", 1)
+	s.must(s.conn.Delete(data, -1))
 }
 
 // units runs the client's own tests.

@@ -17,8 +17,15 @@ import time
 from types import TracebackType
 from typing import Any, Optional
 
-from kazoo.client import KazooClient
-from kazoo.exceptions import KazooException, LockTimeout, NoNodeError, SessionExpiredError
+from kazoo.client import KazooClient, TransactionRequest
+from kazoo.exceptions import (
+    KazooException,
+    LockTimeout,
+    NoNodeError,
+    RolledBackError,
+    RuntimeInconsistency,
+    SessionExpiredError,
+)
 from kazoo.protocol.states import EventType, KazooState, WatchedEvent
 from kazoo.recipe import lock as kazoo_locks
 from kazoo.retry import ForceRetryError
@@ -31,6 +38,15 @@ RELEASED = "released"
 
 _LOSSES = {KazooState.SUSPENDED: SUSPENDED, KazooState.LOST: LOST}
 _PROOFS_PER_TIMEOUT = 6
+
+
+class LockLostError(KazooException):
+    """The refusal of a guarded transaction: nothing was done, as the grant has ended. reason is the
+    grant's."""
+
+    def __init__(self, node: str, reason: Optional[str]) -> None:
+        super().__init__(f"the lock of {node} is not held: {reason}")
+        self.reason = reason
 
 
 class Grant:
@@ -130,6 +146,15 @@ class Grant:
         _ = self.held
         return self._lost
 
+    def guard(self) -> Guard:
+        """Returns a transaction on nodes of the cluster that is done only if the lock is still held
+        when the cluster gets to it, however long this process was stopped before:
+
+            with grant.guard() as transaction:
+                transaction.set_data("/balance", b"1")
+        """
+        return Guard(self)
+
     def _end(self, reason: str) -> None:
         with self._mutex:
             if self.reason is None:
@@ -144,6 +169,38 @@ class Grant:
     def _node_changed(self, event: WatchedEvent) -> None:
         if event.type == EventType.DELETED:
             self._end(DELETED)
+
+
+class Guard(TransactionRequest):
+    """kazoo's transaction, which also checks that the lock's node is there. With it, data that are
+    in the cluster itself need no token.
+
+    commit returns the results of the other operations, in their order, and so does the attribute
+    results after a with block. The error is LockLostError if the grant has ended, and the error of
+    an operation that failed; nothing was done then. With any other error, as of a connection that
+    broke, all or nothing may have been done, or may be done yet, but nothing after the end of the
+    grant.
+    """
+
+    results: list[Any]
+
+    def __init__(self, grant: Grant) -> None:
+        super().__init__(grant._client)
+        self._grant, self.results = grant, []
+        self.check(grant.node, -1)
+
+    def commit(self) -> list[Any]:
+        if not self._grant.held:
+            raise LockLostError(self._grant.node, self._grant.reason)
+        checked, *results = self.commit_async().get()
+        if isinstance(checked, NoNodeError):
+            self._grant._end(DELETED)
+            raise LockLostError(self._grant.node, self._grant.reason)
+        for result in results:
+            if isinstance(result, KazooException) and not isinstance(result, (RolledBackError, RuntimeInconsistency)):
+                raise result
+        self.results = results
+        return results
 
 
 class _Fenced:

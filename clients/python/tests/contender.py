@@ -13,7 +13,7 @@ from typing import Any
 
 from kazoo.client import KazooClient
 
-from lockkeeper.locks import FencedLock, FencedReadLock, FencedSemaphore, FencedWriteLock
+from lockkeeper.locks import FencedLock, FencedReadLock, FencedSemaphore, FencedWriteLock, LockLostError
 
 KINDS: dict[str, Any] = {"mutex": FencedLock, "read": FencedReadLock, "write": FencedWriteLock}
 output = threading.Lock()
@@ -64,6 +64,22 @@ class Handle:
     def write(self) -> None:
         """Prints the token that a write would carry, and whether it would be made."""
         say("wrote", self.name, self.lock.grant.token, self.lock.grant.held)
+
+    def guard(self, data: bytes = b"held") -> None:
+        """Writes to the node beside the lock's path, if the lock is held."""
+        grant = self.lock.grant
+        path = grant.node.rsplit("/", 1)[0] + "-data"
+        try:
+            with grant.guard() as transaction:
+                transaction.set_data(path, data)
+            say("guarded", self.name, transaction.results[0].version)
+        except LockLostError as e:
+            say("refused", self.name, e.reason)
+
+    def late(self) -> None:
+        """Has the lock's node deleted, and writes before it can know."""
+        self.lock.client.delete_async(self.lock.grant.node)
+        self.guard(b"late")
 
 
 def trouble(client: KazooClient, name: str) -> None:

@@ -1,5 +1,8 @@
 package lockkeeper.curator;
 
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
@@ -9,9 +12,12 @@ import java.util.concurrent.ThreadFactory;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 import org.apache.curator.framework.CuratorFramework;
+import org.apache.curator.framework.api.transaction.CuratorOp;
+import org.apache.curator.framework.api.transaction.CuratorTransactionResult;
 import org.apache.curator.framework.state.ConnectionState;
 import org.apache.curator.framework.state.ConnectionStateListener;
 import org.apache.zookeeper.KeeperException;
+import org.apache.zookeeper.OpResult;
 import org.apache.zookeeper.Watcher;
 import org.apache.zookeeper.Watcher.Event.EventType;
 import org.apache.zookeeper.ZooKeeper;
@@ -197,6 +203,41 @@ public final class Grant {
             lost.complete(Loss.SILENT);
         }
         return !lost.isDone();
+    }
+
+    /**
+     * Does all of the operations, or none, but only if the lock is still held when the cluster gets
+     * to them, however long this process was stopped before: in the same transaction the lock's node
+     * is checked to be there. With it, data that are in the cluster itself need no token.
+     *
+     * <pre>grant.guard(client.transactionOp().setData().forPath("/balance", bytes));</pre>
+     *
+     * <p>It throws a LockLostException if the grant has ended, and a KeeperException of an operation
+     * that failed; nothing was done then. With any other exception, as of a connection that broke,
+     * all or nothing may have been done, or may be done yet, but nothing after the end of the grant.
+     * Curator sends a transaction again whose answer was lost: give its operations versions if they
+     * must not be done twice.
+     *
+     * @return the results, in the order of the operations
+     */
+    public List<CuratorTransactionResult> guard(CuratorOp... operations) throws Exception {
+        if (!isHeld()) {
+            throw new LockLostException(node, lost);
+        }
+        List<CuratorOp> all = new ArrayList<>();
+        all.add(client.transactionOp().check().forPath(node));
+        all.addAll(Arrays.asList(operations));
+        try {
+            return client.transaction().forOperations(all).subList(1, all.size());
+        } catch (KeeperException.NoNodeException e) {
+            List<OpResult> results = e.getResults();
+            if (results != null && results.get(0) instanceof OpResult.ErrorResult
+                    && ((OpResult.ErrorResult) results.get(0)).getErr() == e.code().intValue()) {
+                lost.complete(Loss.DELETED);
+                throw new LockLostException(node, lost);
+            }
+            throw e;
+        }
     }
 
     /** Ends the grant for a release. */

@@ -4,11 +4,13 @@ import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.LinkedBlockingQueue;
 import org.apache.curator.framework.CuratorFramework;
 import org.apache.curator.framework.CuratorFrameworkFactory;
+import org.apache.curator.framework.api.transaction.CuratorTransactionResult;
 import org.apache.curator.framework.recipes.locks.InterProcessLock;
 import org.apache.curator.retry.RetryForever;
 
@@ -95,12 +97,14 @@ public final class Contender {
     /** A lock, with the thread that uses it. */
     private static final class Handle extends Thread {
         final String name;
+        final CuratorFramework client;
         final Lock lock;
         final BlockingQueue<String> commands = new LinkedBlockingQueue<>();
         private Grant grant;
 
-        Handle(String name, Lock lock) {
+        Handle(String name, CuratorFramework client, Lock lock) {
             this.name = name;
+            this.client = client;
             this.lock = lock;
             setDaemon(true);
         }
@@ -136,8 +140,27 @@ public final class Contender {
                 case "write": // prints the token that a write would carry, and whether it would be made
                     say("wrote", name, grant.token(), grant.isHeld());
                     break;
+                case "guard":
+                    guard("held");
+                    break;
+                case "late": // has the lock's node deleted, and writes before it can know
+                    client.delete().inBackground().forPath(grant.node());
+                    guard("late");
+                    break;
                 default:
                     throw new IllegalArgumentException(verb);
+            }
+        }
+
+        /** Writes to the node beside the lock's path, if the lock is held. */
+        private void guard(String data) throws Exception {
+            String path = grant.node().substring(0, grant.node().lastIndexOf('/')) + "-data";
+            try {
+                List<CuratorTransactionResult> results = grant.guard(
+                        client.transactionOp().setData().forPath(path, data.getBytes(StandardCharsets.UTF_8)));
+                say("guarded", name, results.get(0).getResultStat().getVersion());
+            } catch (LockLostException e) {
+                say("refused", name, e.loss == null ? "released" : e.loss.name().toLowerCase());
             }
         }
     }
@@ -157,7 +180,7 @@ public final class Contender {
         for (String line = in.readLine(); line != null; line = in.readLine()) {
             String[] words = line.split(" ");
             if (words[1].equals("open")) {
-                Handle handle = new Handle(words[0], open(client, words[2], words[3]));
+                Handle handle = new Handle(words[0], client, open(client, words[2], words[3]));
                 handles.put(words[0], handle);
                 handle.start();
             } else if (words[1].equals("trouble")) {
