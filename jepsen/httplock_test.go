@@ -185,11 +185,35 @@ func TestCurlLocks(t *testing.T) {
 	if reply.Kind != OK || curatorAt <= second.endedAt {
 		t.Errorf("Curator: %s, %v after the end of the stream", reply, curatorAt-second.endedAt)
 	}
-	// curl waits for Curator, and releases by its secret at another member.
+	// An urgent curl goes before an ordinary one that came before it, and not before kazoo.
 	last := l.curl("curl-4", members[2], "/curl?timeout=4s&wait=1m&name=last")
 	l.awaitQueue("/curl", 2)
+	kazooHas = l.later(kazoo, "x", "acquire", "x", "-1")
+	l.awaitQueue("/curl", 3)
+	urgent := l.curl("curl-5", members[0], "/curl?timeout=4s&wait=1m&priority=9&name=urgent")
+	l.awaitQueue("/curl", 4)
 	l.mustDo(curator, "x", "release", "x")
-	g = last.awaitGrant()
+	if reply := <-kazooHas; reply.Kind != OK {
+		t.Fatalf("kazoo: %s", reply)
+	}
+	shown, err = exec.Command(l.cluster.members[0].target.Tool().Path, "locks", "-servers", l.cluster.Servers(), "/curl").CombinedOutput()
+	if err != nil || !strings.Contains(string(shown), "priority 9") || !strings.Contains(string(shown), "has yielded") {
+		t.Errorf("lockkeeper locks does not show priorities: %v\n%s", err, shown)
+	}
+	l.mustDo(kazoo, "x", "release", "x")
+	old := urgent.awaitGrant()
+	select {
+	case <-last.granted:
+		t.Fatal("two holders")
+	default:
+	}
+	if err := urgent.process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	// curl releases by its secret at another member.
+	if g = last.awaitGrant(); g.Token <= old.Token {
+		t.Errorf("token %d after %d", g.Token, old.Token)
+	}
 	out, err := exec.Command("curl", "-sS", "-X", "DELETE", "-H", "Lock-Secret: "+g.Secret, "http://"+members[0].HTTPAddr+"/v1/locks/curl").Output()
 	var released curlLine
 	if err != nil || json.Unmarshal(out, &released) != nil || released.Event != "released" || released.Token != g.Token {
