@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -124,6 +125,9 @@ func newLockPrograms(t *testing.T, page, lockkeeper string) lockPrograms {
 		"python": func(t *testing.T, elsewhere *strings.Replacer) *exec.Cmd {
 			return pythonClient.program(write(t, "report.py", elsewhere.Replace(block("python"))))
 		},
+		"curl": func(t *testing.T, elsewhere *strings.Replacer) *exec.Cmd {
+			return exec.Command("bash", write(t, "report.sh", elsewhere.Replace(block("bash curl"))))
+		},
 		"bash": func(t *testing.T, elsewhere *strings.Replacer) *exec.Cmd {
 			cmd := exec.Command("bash", write(t, "report.sh", elsewhere.Replace(block("bash"))))
 			cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(lockkeeper)+":"+os.Getenv("PATH"))
@@ -152,7 +156,7 @@ func TestLocksPage(t *testing.T) {
 	defer cancel()
 	// No session has more than 20 ticks, so a pause need not be long.
 	c, err := jepsen.StartCluster(ctx, jepsen.ClusterConfig{Target: target, Members: 3, Dir: jepsen.KeptDir(t, *keepFlag),
-		TickTime: 100 * time.Millisecond})
+		TickTime: 100 * time.Millisecond, Admin: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +170,7 @@ func TestLocksPage(t *testing.T) {
 	for victim := range programs {
 		t.Run(victim, func(t *testing.T) {
 			t.Parallel()
-			status, lost := playLate(t, c.Servers(), string(text), lockkeeper, programs, victim, true)
+			status, lost := playLate(t, c, string(text), lockkeeper, programs, victim, true)
 			if status != http.StatusConflict || lost != 0 {
 				t.Errorf("the late write: status %d, want 409; %d updates are lost", status, lost)
 			}
@@ -174,7 +178,7 @@ func TestLocksPage(t *testing.T) {
 	}
 	t.Run("without a fence", func(t *testing.T) {
 		t.Parallel()
-		if status, lost := playLate(t, c.Servers(), string(text), lockkeeper, programs, "python", false); status != 200 || lost == 0 {
+		if status, lost := playLate(t, c, string(text), lockkeeper, programs, "python", false); status != 200 || lost == 0 {
 			t.Errorf("the late write: status %d; %d updates are lost, want some", status, lost)
 		}
 	})
@@ -183,7 +187,10 @@ func TestLocksPage(t *testing.T) {
 // playLate starts one program and stops it when its first write is under way. Then the others run
 // to their end, and the write arrives. It returns the status of its answer, and the number of lost
 // updates.
-func playLate(t *testing.T, servers, page, lockkeeper string, programs lockPrograms, victim string, fenced bool) (status, lost int) {
+//
+// The stream of curl ends with the connection, which stands while a process is stopped. So the
+// program with curl is cut off, too, as on a machine that is suspended.
+func playLate(t *testing.T, c *jepsen.Cluster, page, lockkeeper string, programs lockPrograms, victim string, fenced bool) (status, lost int) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	r := new(resource)
@@ -198,7 +205,8 @@ func playLate(t *testing.T, servers, page, lockkeeper string, programs lockProgr
 		late: make(chan struct{}), release: make(chan struct{})}
 	front := httptest.NewServer(n)
 	t.Cleanup(front.Close)
-	elsewhere := newElsewhere(servers, path, strings.TrimPrefix(front.URL, "http://"))
+	way := newWay(t, c.Members()[0].HTTPAddr)
+	elsewhere := newElsewhere(c.Servers(), path, strings.TrimPrefix(front.URL, "http://"), way.Addr().String())
 	start := func(name string) *jepsen.Process {
 		p, err := jepsen.StartProcess(name, programs[name](t, elsewhere), filepath.Join(t.TempDir(), name+".log"))
 		if err != nil {
@@ -211,6 +219,9 @@ func playLate(t *testing.T, servers, page, lockkeeper string, programs lockProgr
 	wait(t, ctx, n.late, stopped)
 	if err := family(stopped.Pid(), syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
+	}
+	if victim == "curl" {
+		way.cut()
 	}
 	var others []*jepsen.Process
 	for name := range programs {
@@ -248,10 +259,65 @@ func playLate(t *testing.T, servers, page, lockkeeper string, programs lockProgr
 }
 
 // newElsewhere replaces the addresses on the page, and the path of the lock.
-func newElsewhere(servers, path, front string) *strings.Replacer {
+func newElsewhere(servers, path, front, member string) *strings.Replacer {
 	all := strings.Split(servers, ",")
 	return strings.NewReplacer("127.0.0.1:2181", all[0], "127.0.0.1:2182", all[1], "127.0.0.1:2183", all[2],
-		"/locks/report", path, "127.0.0.1:8001", front)
+		"/locks/report", path, "127.0.0.1:8001", front, "127.0.0.1:8080", member)
+}
+
+// A way is the connections of programs to the HTTP port of a member.
+type way struct {
+	net.Listener
+	mu  sync.Mutex
+	far []net.Conn // the member's ends
+}
+
+func newWay(t *testing.T, member string) *way {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &way{Listener: l}
+	var done sync.WaitGroup
+	t.Cleanup(func() {
+		_ = l.Close()
+		w.cut()
+		done.Wait()
+	})
+	done.Go(func() {
+		for {
+			near, err := l.Accept()
+			if err != nil {
+				return
+			}
+			far, err := net.Dial("tcp", member)
+			if err != nil {
+				_ = near.Close()
+				continue
+			}
+			w.mu.Lock()
+			w.far = append(w.far, far)
+			w.mu.Unlock()
+			for _, ends := range [][2]net.Conn{{near, far}, {far, near}} {
+				done.Go(func() {
+					_, _ = io.Copy(ends[0], ends[1])
+					_ = near.Close()
+					_ = far.Close()
+				})
+			}
+		}
+	})
+	return w
+}
+
+// cut ends the connections that there are.
+func (w *way) cut() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, far := range w.far {
+		_ = far.Close()
+	}
+	w.far = nil
 }
 
 // startFence runs the page's command for the fence before a resource, and returns its address.
