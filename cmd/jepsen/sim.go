@@ -37,7 +37,7 @@ type simFlags struct {
 	workload, jsonFile, journal         string
 	mutation                            string
 	keepGoing, repeat, mutations, quick bool
-	list, plain, actions                bool
+	list, plain, actions, scripts       bool
 }
 
 // define adds the flags to a command line.
@@ -57,6 +57,7 @@ func (f *simFlags) define(c *commandLine) {
 	c.BoolVar(&f.quick, "quick", false, "-mutations only with those that are caught within seconds")
 	c.BoolVar(&f.actions, "actions", false, "say which actions of the protocol the members took, and which\n"+
 		"one right after the other")
+	c.BoolVar(&f.scripts, "scripts", false, "begin with a script of the model of the protocol, where the members fit one")
 	c.BoolVar(&f.list, "list", false, "list the bugs that can be planted")
 	c.BoolVar(&f.plain, "plain", false, "with the Go runtime as it is: it is not compiled anew, and a seed is another run")
 }
@@ -180,7 +181,7 @@ func (s *simRun) run(ctx context.Context, mutation string, keepGoing bool) error
 				}
 				r, err := s.program.Run(ctx, sim.Simulation{
 					Seed: seed, Virtual: s.flags.virtual, Workload: s.flags.workload, Mutation: mutation,
-					Journal: s.flags.journal,
+					Journal: s.flags.journal, Scripts: s.flags.scripts,
 				})
 				s.ended(r, err)
 			}
@@ -258,6 +259,9 @@ func (s *simRun) tell(r *sim.Result) {
 
 // again are the flags, besides the seed, on which a run depends.
 func (s *simRun) again() (text string) {
+	if s.flags.scripts {
+		text += " -scripts"
+	}
 	if s.flags.workload != "" {
 		text += " -workload " + s.flags.workload
 	}

@@ -205,7 +205,7 @@ const testImports = `
 	server/ops/console:    session server/zoocfg
 	server/httplock:       server locktest recipes internal/freeport
 	cmd/lockkeeper:        wire zkdata session/sasl internal/freeport internal/testcert golang.org/x/sys/unix
-	jepsen/simtest:        internal/simnet internal/simdisk jepsen/mutant internal/clock server server/ops/admin quorum quorum/model/trace quorum/peer quorum/raftnet quorum/store znode wire
+	jepsen/simtest:        internal/simnet internal/simdisk jepsen/mutant internal/clock server server/ops/admin quorum quorum/model quorum/model/trace quorum/peer quorum/raftnet quorum/store znode wire
 	                       recipes jepsen jepsen/workload github.com/go-zookeeper/zk github.com/hashicorp/raft
 `
 

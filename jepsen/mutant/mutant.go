@@ -87,8 +87,8 @@ type Entry struct {
 	What     string // the fault
 	// Quick: the simulations catch it within seconds.
 	Quick bool
-	// Scenario is the test of jepsen/simtest that aims at it; "" if it is for the random
-	// simulations to catch.
+	// Scenario is the test of jepsen/simtest that aims at it, with the name of a script of the
+	// model if there is one; "" if it is for the random simulations to catch.
 	Scenario string
 	// Recipe is the drill of package recipes that catches it, for the simulations have no recipes:
 	// TestPlantedBugs in testdata/recipes_test.go. "" if it is for the simulations.
@@ -117,7 +117,7 @@ var Table = []Entry{
 	{EphemeralsInTwoSteps, "ephemerals-in-two-steps", "C7", "znode/tx.go", "a session's ephemerals go in two steps", false, "", ""},
 	{StaleWatches, "stale-watches", "C3", "session/execute.go", "a client that connects again is not notified of what it has missed", true, "TestWatchOverLostConnection", ""},
 	{OldSnapshotInstalled, "old-snapshot-installed", "C1", "quorum/raftnet/snapshot.go", "a snapshot that comes late takes the state back", true, "TestSnapshotIsHeldBack", ""},
-	{GateOpen, "gate-open", "C1", "quorum/raftnet/transport.go", "what a leader has not written to its disk yet counts as written", false, "", ""},
+	{GateOpen, "gate-open", "C1", "quorum/raftnet/transport.go", "what a leader has not written to its disk yet counts as written", true, "TestCounterexamples/held-acks", ""},
 	{CommitBeforeDisk, "commit-before-disk", "C1", "quorum/raftnet/followers.go", "a leader sends a follower an early commit before the entry is on its own disk", true, "TestCommitWaitsForTheLeadersDisk", ""},
 	{DirectoryNotSynced, "directory-not-synced", "C1", "quorum/wal/segment.go", "the name of a new segment is not made durable; a power cut loses the file", true, "", ""},
 	{TornWriteKept, "torn-write-kept", "C1", "quorum/wal/segment.go", "the checksum of a batch's content is not verified; what a power cut leaves of it is taken for whole", true, "TestPowerFailsDuringWrites", ""},
@@ -126,7 +126,7 @@ var Table = []Entry{
 	{BirthByMajority, "birth-by-majority", "C1", "quorum/birth.go", "a cluster begins when a majority of its voters is blank, whatever the others are", true, "TestLateFirstStartAfterALostDisk", ""},
 	{ClustersMix, "clusters-mix", "C1", "quorum/peer/port.go", "members do not look at the cluster and the disk that the other end says it is of", true, "TestAddressesOfTwoClustersAreExchanged", ""},
 	{DiskByNumber, "disk-by-number", "C1", "quorum/disk.go", "a disk that replaces another one has its id, and so its vote", true, "TestReplacedDiskHasNoVote", ""},
-	{HalfVote, "half-vote", "C1", "quorum/store/stable.go", "term and candidate of a vote are saved one after the other", false, "", ""},
+	{HalfVote, "half-vote", "C1", "quorum/store/stable.go", "term and candidate of a vote are saved one after the other", true, "TestCounterexamples/vote-transaction", ""},
 	{HeartbeatPath, "heartbeat-path", "C1", "quorum/raftnet/transport.go", "heartbeats change the term beside the main loop of the raft library, and a saved term may fall", true, "TestHeartbeatIsLateForAVote", ""},
 	{HangingLeaderStays, "hanging-leader-stays", "C1", "quorum/transfer.go", "a leader whose disk hangs goes on leading", true, "TestLeaderWhoseDiskHangs", ""},
 	{ImportJoins, "import-joins", "C1", "quorum/plan.go", "a member with imported data joins a cluster that has others, and keeps them", true, "TestImportFindsAClusterAtWork", ""},

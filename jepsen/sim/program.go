@@ -102,6 +102,8 @@ type Simulation struct {
 	Workload string // "" leaves the choice to the seed
 	Mutation string // "" means none
 	Journal  string // file that gets everything that happens; "" means none
+	// Scripts has it begin with a script of the model, if its members fit one.
+	Scripts bool
 	// Scenario is the test to run instead of a random simulation; it takes Seed and Mutation. ""
 	// means none.
 	Scenario string
@@ -163,7 +165,7 @@ func (p *Program) Run(ctx context.Context, s Simulation) (*Result, error) {
 		"-test.run=^"+test+"$", "-test.timeout="+(wallFactor*limit).String(), "-sim.seeds=1", "-sim.seed="+
 			strconv.FormatUint(s.Seed, 10),
 		"-sim.virtual="+s.Virtual.String(), "-sim.results="+filepath.Base(results), "-sim.journal="+filepath.Base(journal),
-		"-sim.workload="+s.Workload, "-sim.mutation="+s.Mutation)
+		"-sim.workload="+s.Workload, "-sim.mutation="+s.Mutation, "-sim.scripts="+strconv.FormatBool(s.Scripts))
 	cmd.Dir = p.dir
 	// Garbage is collected when jepsen/simtest says so, and nobody runs meanwhile.
 	cmd.Env = []string{"GOMAXPROCS=1", "GOGC=off", "GODEBUG=asyncpreemptoff=1,memprofilerate=0,gcstoptheworld=2",

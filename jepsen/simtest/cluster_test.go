@@ -38,6 +38,7 @@ type cluster struct {
 	torn      *rand.Rand // decides the torn writes of power cuts; used by the nemesis only
 	witness   *witness
 	explained *explained
+	director  *director
 	quiet     chan struct{} // one token, of who waits until nobody else runs
 	// repaired counts the starts at which a crash had left something in the log that was to be
 	// removed.
@@ -81,8 +82,8 @@ type member struct {
 	diskFault error // why all writes to it fail; nil if they do not
 	// starts counts the starts of programs, and their ends by force.
 	starts atomic.Int32
-	// cutAtValue is closed behind the next write of a stable value; nil: nobody waits for that.
-	cutAtValue atomic.Pointer[chan struct{}]
+	// cutAtValue is the write of a stable value that somebody waits for; nil: nobody does.
+	cutAtValue atomic.Pointer[valueWrite]
 	// spare are whole disks that others have replaced; the newest is last.
 	spare []*simdisk.Disk
 	// file has the members of its configuration file; nil: the cluster's. alone: it has no server
@@ -141,7 +142,7 @@ func clusterOn(t *recorder, net *simnet.Network, prefix string, s shape, seed ui
 		}
 		c.members = append(c.members, m)
 	}
-	c.witness, c.explained = newWitness(c), newExplained(c)
+	c.witness, c.explained, c.director = newWitness(c), newExplained(c), newDirector()
 	j.see = c.witness.logged
 	c.usualLatency()
 	return c
@@ -246,6 +247,7 @@ func (m *member) dieLocked(how func(string), left func(*simdisk.Disk, *rand.Rand
 	m.disk = left(old, m.c.torn)
 	old.Abandon()
 	m.disk.Fail(m.diskFault)
+	m.c.director.ended(m)
 	m.c.stop(p)
 	m.prog.Store(nil)
 }

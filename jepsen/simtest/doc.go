@@ -10,7 +10,9 @@
 //	go run ./cmd/jepsen sim -seeds 20 -virtual 1h -jobs 2
 //	go run ./cmd/jepsen sim -seeds 1 -seed N -journal /tmp/sim.log
 //
-// Scenarios that aim at one thing are in directed_test.go. The other files have their parts:
+// Scenarios that aim at one thing are in directed_test.go, the scripts of quorum/model in testdata:
+// script_test.go reads them, a player takes their steps, a director has messages and writes wait.
+// The other files have their parts:
 // cluster, member and program (the simulated system), nemesis (the faults), and the clients with
 // the checks:
 //

@@ -9,6 +9,7 @@ import (
 	"lockkeeper/quorum/peer"
 	"lockkeeper/quorum/raftnet"
 	"lockkeeper/quorum/store"
+	"lockkeeper/server/zoocfg"
 )
 
 // explained has the protocol explain all that the members of a cluster write, are asked and answer
@@ -29,14 +30,19 @@ func newExplained(c *cluster) *explained { return &explained{c: c, checker: trac
 
 // record has the events of a program that is about to start on the stores come to x, while m runs
 // this program: the writes of one that was ended by force are on no disk.
-func (x *explained) record(m *member, stores *store.Stores) (*trace.Recorder, error) {
+func (x *explained) record(m *member, stores *store.Stores) (zoocfg.Recorder, error) {
 	start := m.starts.Add(1)
 	stores.Stable = noticedStable{stores.Stable, m}
-	return trace.Record(stores, func(e trace.Event) {
+	stores.Log = directedLog{stores.Log, x.c.director, m}
+	r, err := trace.Record(stores, func(e trace.Event) {
 		if start == m.starts.Load() {
 			x.event(e)
 		}
 	})
+	if err != nil {
+		return nil, err
+	}
+	return directed{r, x.c.director, m, start}, nil
 }
 
 func (x *explained) event(e trace.Event) {
@@ -50,6 +56,7 @@ func (x *explained) event(e trace.Event) {
 		x.recent = append(x.recent[:0], x.recent[recentEvents:]...)
 	}
 	x.recent = append(x.recent, e)
+	x.c.director.see(e)
 	x.report(x.checker.Add(e))
 }
 
@@ -95,18 +102,18 @@ type noticedStable struct {
 
 // SetUint64 implements raft.StableStore.
 func (s noticedStable) SetUint64(key []byte, n uint64) error {
-	defer s.m.wrote()
+	defer s.m.wrote(string(key))
 	return s.Stable.SetUint64(key, n)
 }
 
 // Set implements raft.StableStore.
 func (s noticedStable) Set(key, value []byte) error {
-	defer s.m.wrote()
+	defer s.m.wrote(string(key))
 	return s.Stable.Set(key, value)
 }
 
 // SetVote implements store.Stable.
 func (s noticedStable) SetVote(term uint64, candidate []byte) error {
-	defer s.m.wrote()
+	defer s.m.wrote(string(store.VoteTerm))
 	return s.Stable.SetVote(term, candidate)
 }

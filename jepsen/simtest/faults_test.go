@@ -236,11 +236,18 @@ func (c *cluster) usualLatency() {
 	}
 }
 
-// wrote is called behind each write of a stable value. It has the power fail there if the nemesis
+// valueWrite is the next write of a stable value.
+type valueWrite struct {
+	key  string        // "": of any
+	done chan struct{} // closed behind it
+}
+
+// wrote is called behind each write of a stable value. It has the power fail there if somebody
 // waits for that.
-func (m *member) wrote() {
-	if failing := m.cutAtValue.Swap(nil); failing != nil {
-		close(*failing)
+func (m *member) wrote(key string) {
+	w := m.cutAtValue.Load()
+	if w != nil && (w.key == "" || w.key == key) && m.cutAtValue.CompareAndSwap(w, nil) {
+		close(w.done)
 		time.Sleep(10 * time.Millisecond) // it is powerless by then
 	}
 }
@@ -254,10 +261,10 @@ func (n *nemesis) cutAtValues() func() {
 		undo()
 		undo = n.isolate(n.leader())
 		for range 1 + n.rng.IntN(3) {
-			failing := make(chan struct{})
-			m.cutAtValue.Store(&failing)
+			failing := &valueWrite{done: make(chan struct{})}
+			m.cutAtValue.Store(failing)
 			select {
-			case <-failing:
+			case <-failing.done:
 				n.note("the power of m%d fails behind the write of a value", m.id)
 				m.powerCut()
 				m.start()

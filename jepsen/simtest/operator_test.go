@@ -70,8 +70,13 @@ const operatorHost = "10.0.6.1"
 // reconfig has the operator request a change of the members, of one of them that answers, and
 // reports whether it was made. An error tells nothing: the change may be made later.
 func (c *cluster) reconfig(what string, request func(*zk.Conn) error) bool {
+	return c.reconfigAt(c.servers(), what, request)
+}
+
+// reconfigAt is reconfig of these servers.
+func (c *cluster) reconfigAt(servers []string, what string, request func(*zk.Conn) error) bool {
 	c.net.Host(operatorHost)
-	conn, _, err := zk.Connect(c.servers(), operatorPatience, zk.WithDialer(c.dialer(operatorHost)),
+	conn, _, err := zk.Connect(servers, operatorPatience, zk.WithDialer(c.dialer(operatorHost)),
 		zk.WithLogger(zkLogger{c.journal, "operator"}))
 	if err != nil {
 		c.t.Errorf("connect: %v", err)

@@ -23,6 +23,7 @@ var (
 	simSeeds    = flag.Uint64("sim.seeds", defaultSeeds, "how many simulations, with seeds that follow one another")
 	simResults  = flag.String("sim.results", "", "file that gets one line of JSON for each simulation")
 	simWorkload = flag.String("sim.workload", "", "what clients do, a list with commas; empty means what the seed says")
+	simScripts  = flag.Bool("sim.scripts", false, "begin with a script of the model where the members fit it")
 	simJournal  = flag.String("sim.journal", "", "file that gets everything that happens")
 )
 
@@ -145,6 +146,8 @@ type simulation struct {
 	cell      *register
 	pipes     []*pipeliner
 	names     []string
+	script    script // it begins with this one; without a name: with none
+	played    *player
 	work      sync.WaitGroup
 	passed    time.Duration
 }
@@ -191,6 +194,7 @@ func newSimulation(t *recorder, seed uint64, sh shape, j *journal) *simulation {
 		})
 	}
 	s.workloads = newWorkloads(s, sh.workloads)
+	s.script = scriptFor(sh, seed)
 	s.nemesis.tell = s.workloads.tell
 	return s
 }
@@ -221,6 +225,7 @@ func (s *simulation) run(virtual time.Duration) {
 		s.nemesis.neighbour = n
 		s.work.Go(func() { n.watch(over) })
 	}
+	s.play()
 	for c.journal.age() < virtual && !t.Failed() {
 		s.round()
 		s.passed = c.journal.age()
@@ -238,6 +243,21 @@ func (s *simulation) run(virtual time.Duration) {
 		n.stop()
 	}
 	c.shutdown()
+}
+
+// play plays the script while no client works. It is left out if it cannot be begun.
+func (s *simulation) play() {
+	if s.script.name == "" || !s.gate.close(time.Minute) {
+		return
+	}
+	s.played, _ = s.c.play(s.script, rand.New(rand.NewPCG(s.seed, 1<<35)))
+	for _, m := range s.c.members {
+		m.start()
+	}
+	if spare := s.c.spare; spare != nil && spare.used {
+		s.nemesis.members = s.c.machines()
+	}
+	s.gate.open()
 }
 
 // ended waits for a group to end, and reports whether it does within limit.
@@ -332,6 +352,10 @@ func (s *simulation) result() result {
 	}
 	if n := s.nemesis.neighbour; n != nil {
 		r.Figures["addresses exchanged"] = n.exchanges
+	}
+	if p := s.played; p != nil {
+		r.Figures["script steps"], r.Figures["script steps followed"] = len(p.s.steps), p.steps()
+		r.Figures["script "+p.s.name] = 1
 	}
 	for name, n := range g.checked {
 		r.Figures["verdicts "+name], r.Figures["unknown verdicts "+name] = n, g.unknown[name]

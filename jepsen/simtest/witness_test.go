@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/go-zookeeper/zk"
@@ -24,6 +25,7 @@ type witness struct {
 	winners   map[uint64]string // by term: the member, and how often its disk was replaced before
 	disks     map[string]int    // how often the disk of each member was replaced
 	elections []string          // who won each, the oldest first
+	roles     map[string]string // in raft, by member: follower, candidate or leader
 	libraries []library
 	expired   int // sessions of these libraries
 }
@@ -35,7 +37,8 @@ type library struct {
 }
 
 func newWitness(c *cluster) *witness {
-	return &witness{c: c, winners: make(map[uint64]string), disks: make(map[string]int)}
+	return &witness{c: c, winners: make(map[uint64]string), disks: make(map[string]int),
+		roles: make(map[string]string)}
 }
 
 // logged is called for each line that a member logs.
@@ -50,6 +53,10 @@ func (w *witness) logged(who string, r slog.Record) {
 		return v
 	}
 	switch r.Message {
+	case "entering follower state", "entering candidate state", "entering leader state": // the same
+		w.mu.Lock()
+		w.roles[who] = strings.Fields(r.Message)[1]
+		w.mu.Unlock()
 	case "election won": // the raft library's words
 		if term, ok := attr("term").(uint64); ok {
 			w.elected(who, term)
@@ -88,6 +95,13 @@ func (w *witness) won() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.elections)
+}
+
+// role is the member's role in raft.
+func (w *witness) role(m *member) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.roles[fmt.Sprintf("m%d", m.id)]
 }
 
 // sessionExpired is called when a member has applied the end of a session.
