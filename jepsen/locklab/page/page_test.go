@@ -61,8 +61,8 @@ func sample() *Document {
 	return d
 }
 
-// brief is a document with a lock and its twin with a fence, one that keeps the data, too, one without
-// tokens, and one that could not be played.
+// brief is a document with a lock and its twin with a fence, one that keeps the data, too, one
+// without tokens, and one that could not be played.
 func brief() *Document {
 	d := sample()
 	d.Results, d.Config.Rounds = nil, 3
