@@ -416,7 +416,8 @@ func (p *place) await(ctx context.Context, wait bool) error {
 func (p *place) yield(ctx context.Context, better string) error {
 	p.want(false)
 	p.doing.set("letting %s go first", better)
-	done, err := p.node.moveBack(ctx, locknode.Protection(p.node.name())+p.rank.Yielded()+locknode.Layout(p.node.name()))
+	name := p.node.name()
+	done, err := p.node.moveBack(ctx, locknode.Protection(name)+p.rank.Yielded()+locknode.Layout(name))
 	switch {
 	case done:
 		p.yields--

@@ -13,8 +13,8 @@ import (
 )
 
 // TestLocksUnit has systemd run the unit of docs/locks.md, as process 1 of namespaces of its own.
-// The process that holds the lock is killed: the one that systemd starts in its place holds it, with
-// the same token. A stop of the unit is no failure, and gives the lock back.
+// The process that holds the lock is killed: the one that systemd starts in its place holds it,
+// with the same token. A stop of the unit is no failure, and gives the lock back.
 func TestLocksUnit(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts real processes; not with -short")

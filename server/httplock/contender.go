@@ -91,11 +91,11 @@ func (k *contender) at(path string, st *wire.Stat) error {
 // contender behind it: docs/decisions/021-priorities.md. If that is not permitted, the contender
 // keeps its place.
 func (k *contender) yield(ctx context.Context) error {
-	mark, layout := k.rank.Yielded(), locknode.Layout(k.name())
+	path := k.dir + "/" + locknode.Protection(k.name()) + k.rank.Yielded() + locknode.Layout(k.name())
 	got, err := k.call(ctx, wire.OpMulti, wire.MultiRequest{Ops: []wire.MultiOp{
 		{Op: wire.OpDelete, Record: &wire.DeleteRequest{Path: k.path, Version: -1}},
-		{Op: wire.OpCreate2, Record: &wire.CreateRequest{Path: k.dir + "/" + locknode.Protection(k.name()) + mark + layout,
-			Data: k.data, ACL: wire.OpenACL, Mode: wire.ModeEphemeralSequential}},
+		{Op: wire.OpCreate2, Record: &wire.CreateRequest{Path: path, Data: k.data, ACL: wire.OpenACL,
+			Mode: wire.ModeEphemeralSequential}},
 	}})
 	if err != nil {
 		return err

@@ -64,7 +64,8 @@ const (
 var errWaited = errors.New("the lock is held or awaited by another, and the wait is over")
 
 // acquire gets a lock for a caller. It leaves the place if it fails.
-func (l *Locks) acquire(ctx context.Context, caller door.Caller, a *ask, p *place, tell func(node string, s *situation) error,
+func (l *Locks) acquire(ctx context.Context, caller door.Caller, a *ask, p *place,
+	tell func(node string, s *situation) error,
 ) (*held, error) {
 	a.from = caller.Addr.String()
 	c, err := l.open(ctx, caller, a.timeout, secret{})

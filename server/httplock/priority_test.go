@@ -36,8 +36,9 @@ func (u *turns) give() {
 	u.inUse = false
 }
 
-// TestPrioritiesAreShared: contenders over HTTP and of package recipes, with three priorities, yield
-// to each other. One holds at a time, tokens rise from holder to holder, and all get the lock.
+// TestPrioritiesAreShared: contenders over HTTP and of package recipes, with three priorities,
+// yield to each other. One holds at a time, tokens rise from holder to holder, and all get the
+// lock.
 func TestPrioritiesAreShared(t *testing.T) {
 	c := start(t, 3)
 	u := &turns{t: t, by: map[string]int{}}

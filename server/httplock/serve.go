@@ -243,7 +243,8 @@ func (s *stream) tell() func(node string, now *situation) error {
 		s.begin()
 		s.begun = true
 		waited := time.Since(s.began).Milliseconds()
-		line := answer{Event: eventWaits, Lock: s.ask.path, Mode: s.ask.mode, Node: node, WaitedMs: &waited, situation: now}
+		line := answer{Event: eventWaits, Lock: s.ask.path, Mode: s.ask.mode, Node: node, WaitedMs: &waited,
+			situation: now}
 		if !s.send(line, time.Now().Add(lastPatience)) {
 			return errStuck
 		}

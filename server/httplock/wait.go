@@ -249,7 +249,8 @@ func (k *contender) read(ctx context.Context, paths []string) (all []locknode.Co
 			return nil, err
 		}
 		var r wire.GetDataResponse
-		if got.code != wire.CodeOK || wire.Decode(got.body, &r) != nil || !locknode.Ephemeral(int64(r.Stat.EphemeralOwner)) {
+		if got.code != wire.CodeOK || wire.Decode(got.body, &r) != nil ||
+			!locknode.Ephemeral(int64(r.Stat.EphemeralOwner)) {
 			continue
 		}
 		dir, name := locknode.Split(path)
