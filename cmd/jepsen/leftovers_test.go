@@ -80,6 +80,24 @@ func TestNothingIsLeftOfSplitBrain(t *testing.T) {
 	}
 }
 
+// TestPictureIsDrawn has the command draw the picture of the README, with a short session.
+func TestPictureIsDrawn(t *testing.T) {
+	jepsen.Need(t, jepsen.FindNetwork())
+	_, err := jepsen.ZooKeeper()
+	jepsen.Need(t, err)
+	picture := filepath.Join(t.TempDir(), "c6", "picture.svg")
+	cmd, _ := program(t, "split-brain", "-binary", lockkeeper(t), "-target", "lockkeeper,zookeeper",
+		"-picture", picture)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	svg, err := os.ReadFile(picture)
+	if err != nil || !bytes.Contains(svg, []byte("with lockkeeper A is told after")) ||
+		!bytes.Contains(svg, []byte(">ZooKeeper<")) {
+		t.Errorf("the picture: %v, %s", err, svg)
+	}
+}
+
 // interrupt runs a program, sends it a signal when it has printed a line for which when returns
 // true, and waits for its end. It returns the program's stderr.
 func interrupt(t *testing.T, cmd *exec.Cmd, signal syscall.Signal, when func(line string) bool) (stderr string) {

@@ -45,20 +45,31 @@ func runSplitBrain(ctx context.Context, args []string, stdout, stderr io.Writer)
 	c.DurationVar(&cfg.Session, "session-timeout", 0, "the session timeout that clients request (default four ticks)")
 	c.DurationVar(&cfg.Patience, "patience", splitbrain.DefaultPatience,
 		"how long to wait for anything that should happen")
-	out := c.String("out", "", "also put the table into its place in this `file`, as docs/split-brain.md")
-	l.define(c, "the `name` of the server: lockkeeper, or zookeeper to compare (Debian's package)")
+	var pages splitBrainPages
+	c.StringVar(&pages.out, "out", "", "also put the table, and the pictures of the cuts that it tells of, into their "+
+		"places in this `file`, as docs/split-brain.md")
+	c.StringVar(&pages.picture, "picture", "", "play one case only, three members with a follower cut off, with each "+
+		"-target, and draw who held the lock of its client beside each other, in this `file` (SVG); with -out, also put "+
+		"the picture into its place there, as README.md")
+	l.define(c, "the `name` of the server: lockkeeper, or zookeeper to compare (Debian's package); with -picture names")
 	status, ok := c.parse(args, stdout, stderr, func() (err error) {
 		cfg.Cases, err = chooseCases(*members, *brief, observers)
+		if pages.picture == "" && len(words(l.target)) != 1 {
+			err = errors.Join(err, errors.New("several targets are for -picture only"))
+		}
 		return errors.Join(l.check(), err)
 	})
 	if !ok {
 		return status
 	}
 	cfg.Again = c.again(args)
+	if pages.picture != "" {
+		return c.drawSplitBrain(ctx, cfg, l, pages, stdout, stderr)
+	}
 	var played *splitbrain.Document
 	err := inScratch(func(dir string) (err error) {
 		cfg.Dir = dir
-		played, err = playSplitBrain(ctx, cfg, l, *out, stdout)
+		played, err = playSplitBrain(ctx, cfg, l, pages, stdout)
 		return err
 	})
 	if played != nil && len(played.Results) > 0 {
@@ -97,15 +108,61 @@ func chooseCases(members string, brief bool, observers *bool) (cases []splitbrai
 	return cases, nil
 }
 
-// playSplitBrain plays the cases and writes the report of those that were played.
-func playSplitBrain(ctx context.Context, cfg splitbrain.Config, l live, out string,
-	stdout io.Writer) (played *splitbrain.Document, err error) {
-	if cfg.Target, err = l.server(); err != nil {
-		return nil, err
-	}
+// splitBrainPages are the files of the repository that the command writes; empty for none.
+type splitBrainPages struct{ out, picture string }
+
+// against is the configuration for the target of l.
+func (l *live) against(cfg splitbrain.Config) (_ splitbrain.Config, err error) {
+	cfg.Target, err = l.server()
 	cfg.Promises = l.target == "lockkeeper"
 	if l.target == "zookeeper" {
 		cfg.Extra = []string{"syncLimit=5"} // as in its zoo_sample.cfg; the last line counts
+	}
+	return cfg, err
+}
+
+// drawSplitBrain plays splitbrain.CutOff with each target, and draws it.
+func (c *commandLine) drawSplitBrain(ctx context.Context, cfg splitbrain.Config, l live, pages splitBrainPages,
+	stdout, stderr io.Writer) int {
+	right := true
+	var systems []splitbrain.System
+	cfg.Cases = []splitbrain.Case{splitbrain.CutOff()}
+	cfg = cfg.WithDefaults()
+	cfg.Watch = 3 * cfg.Session
+	err := inScratch(func(dir string) (err error) {
+		for _, target := range words(l.target) {
+			l.target = target
+			one, err := l.against(cfg)
+			if err != nil {
+				return err
+			}
+			one.Dir = filepath.Join(dir, target)
+			played, err := splitbrain.Play(ctx, one)
+			if err != nil {
+				return err
+			}
+			right = right && played.OK()
+			played.Results[0].Write(stdout)
+			name := strings.NewReplacer("zookeeper", "ZooKeeper").Replace(target)
+			systems = append(systems, splitbrain.System{Name: name, Result: played.Results[0]})
+		}
+		return splitbrain.WriteBeside(systems, cfg, pages.picture, pages.out)
+	})
+	switch {
+	case err != nil:
+		return c.failed(ctx, err, stderr)
+	case !right:
+		return exitInvalid
+	}
+	fmt.Fprintf(stdout, "\nThe picture is %s\n", pages.picture)
+	return exitOK
+}
+
+// playSplitBrain plays the cases and writes the report of those that were played.
+func playSplitBrain(ctx context.Context, cfg splitbrain.Config, l live, pages splitBrainPages,
+	stdout io.Writer) (played *splitbrain.Document, err error) {
+	if cfg, err = l.against(cfg); err != nil {
+		return nil, err
 	}
 	var shown splitbrain.Group
 	cfg.Progress = func(r *splitbrain.Result) {
@@ -119,8 +176,8 @@ func playSplitBrain(ctx context.Context, cfg splitbrain.Config, l live, out stri
 	if len(played.Results) == 0 {
 		return played, err
 	}
-	if out != "" && err == nil {
-		err = report.ReplaceTable(out, "split-brain "+l.target, played.Table())
+	if pages.out != "" && err == nil {
+		err = played.WritePage(pages.out)
 	}
 	page, drawErr := played.Report()
 	if drawErr != nil {

@@ -176,3 +176,14 @@ func BriefCases(n int) []Case {
 	}
 	return brief
 }
+
+// CutOff is the case that Beside draws: of three voters a follower is cut off from the two others.
+func CutOff() Case {
+	return Case{Cluster: Group{Voters: 3}, Sides: []Group{{Voters: 1}, {Voters: 2}}, Leader: 1}
+}
+
+// StoryCase is the cut of a cluster of n voters that docs/split-brain.md tells: as even as n
+// allows, with the leader on the smaller side.
+func StoryCase(n int) Case {
+	return Case{Cluster: Group{Voters: n}, Sides: []Group{{Voters: n / 2}, {Voters: n - n/2}}}
+}

@@ -2,9 +2,11 @@ package splitbrain
 
 import (
 	_ "embed"
+	"errors"
 	"fmt"
 	"html/template"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"time"
@@ -78,7 +80,7 @@ var intro = []string{
 
 // Report is the document as jepsen/report shows it: a verdict with a picture for each case.
 func (d *Document) Report() (*report.Run, error) {
-	cfg := d.Config.withDefaults()
+	cfg := d.Config.WithDefaults()
 	r := &report.Run{
 		Title:  fmt.Sprintf("Split brain: %d of %d cases came as predicted", d.right(), len(d.Results)),
 		Target: cfg.Target.Name, Began: d.Began, Took: d.Took, Again: cfg.Again, Intro: intro, Cases: d.Results,
@@ -122,7 +124,7 @@ func (d *Document) Report() (*report.Run, error) {
 
 // Table is the document as a table in Markdown, under a line that says how it was measured.
 func (d *Document) Table() string {
-	cfg := d.Config.withDefaults()
+	cfg := d.Config.WithDefaults()
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: `%s`, on %d cores (%s afterwards); tickTime %d ms, sessions of %d ms. "+
 		"%d of %d cases came as predicted, in %v.\n\n",
@@ -137,6 +139,75 @@ func (d *Document) Table() string {
 		fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | "))
 	}
 	return b.String()
+}
+
+// storyPlace is the place for StoryCase in a page.
+func storyPlace(voters int) string { return fmt.Sprintf("split-brain story %d", voters) }
+
+// WritePage puts the table into its place in a page. The cuts of StoryCase that were played with
+// lockkeeper are drawn in the directory with the page's name, and told in the page where it has a
+// place for them.
+func (d *Document) WritePage(page string) error {
+	err := report.ReplaceTable(page, "split-brain "+d.Config.Target.Name, d.Table())
+	if err != nil || !d.Config.Promises {
+		return err
+	}
+	text, err := os.ReadFile(page)
+	if err != nil {
+		return fmt.Errorf("splitbrain: %w", err)
+	}
+	for _, r := range d.Results {
+		place := storyPlace(r.Case.Cluster.Voters)
+		if r.Name != StoryCase(r.Case.Cluster.Voters).String() || !strings.Contains(string(text), place) {
+			continue
+		}
+		file := filepath.Join(strings.TrimSuffix(page, ".md"), fmt.Sprintf("%d.svg", r.Case.Cluster.Voters))
+		err = errors.Join(err, writePicture(file, StoryPicture(r)), report.ReplaceTable(page, place, r.story(page, file)))
+	}
+	return err
+}
+
+// story tells a case in Markdown, with its picture.
+func (r *Result) story(page, picture string) string {
+	text := pictureLine(r.storyTitle(), page, picture)
+	for _, sentence := range r.Sentences() {
+		text += "- " + sentence + "\n"
+	}
+	return text
+}
+
+// pictureLine is a picture in a page, followed by an empty line.
+func pictureLine(text, page, picture string) string {
+	to, err := filepath.Rel(filepath.Dir(page), picture)
+	if err != nil {
+		to = picture
+	}
+	return fmt.Sprintf("![%s](%s)\n\n", text, filepath.ToSlash(to))
+}
+
+// writePicture writes a file and makes its directory.
+func writePicture(file, picture string) error {
+	err := os.MkdirAll(filepath.Dir(file), 0o755)
+	if err == nil {
+		err = os.WriteFile(file, []byte(picture), 0o644)
+	}
+	if err != nil {
+		return fmt.Errorf("splitbrain: %w", err)
+	}
+	return nil
+}
+
+// WriteBeside draws CutOff as played with some systems. If page is not empty, the picture is put
+// into its place there, with the command that drew it.
+func WriteBeside(systems []System, cfg Config, picture, page string) error {
+	drawn, text := Beside(systems, fmt.Sprintf("three members, tickTime %v, syncLimit 5, sessions of %v, seconds after "+
+		"the cut", cfg.Tick, cfg.Session))
+	err := writePicture(picture, drawn)
+	if err != nil || page == "" {
+		return err
+	}
+	return report.ReplaceTable(page, "cut-off", pictureLine(text, page, picture)+
+		fmt.Sprintf("(%s: `%s`)\n", time.Now().UTC().Format(time.DateOnly), cfg.Again))
 }
 
 // loadText is how busy the machine is, as far as the system says it.

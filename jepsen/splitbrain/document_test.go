@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -137,8 +138,73 @@ func TestTable(t *testing.T) {
 	}
 }
 
+// TestWritePage writes a page with a place for the story of three voters and none for four.
+func TestWritePage(t *testing.T) {
+	good, _ := documents()
+	page := filepath.Join(t.TempDir(), "page.md")
+	four := *good.Results[0]
+	four.Case = StoryCase(4)
+	four.Name = four.Case.String()
+	good.Results, good.Config.Promises = append(good.Results, &four), true
+	text := "# Page\n\n<!-- split-brain story 3: begin -->\n<!-- split-brain story 3: end -->\nMore.\n" +
+		"<!-- split-brain lockkeeper: begin -->\n<!-- split-brain lockkeeper: end -->\n"
+	if err := os.WriteFile(page, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := good.WritePage(page); err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"begin -->\n![3 voters are cut into 1 and 2: m2 m3 go on](page/3.svg)\n\n- m1: 1 of 3 voters.",
+		"More.\n", "| 3 | 1 "} {
+		if !strings.Contains(string(got), want) {
+			t.Errorf("there is no %q in\n%s", want, got)
+		}
+	}
+	if files, err := filepath.Glob(filepath.Join(filepath.Dir(page), "page", "*")); err != nil || len(files) != 1 {
+		t.Errorf("pictures: %q, %v; want one", files, err)
+	}
+}
+
+// checkPictures: each picture in a text of a page of the repository has its title as the text for
+// people who do not see it. The page is in dir.
+func checkPictures(t *testing.T, dir, text string, want int) {
+	t.Helper()
+	pictures := regexp.MustCompile(`!\[([^\]]+)\]\(([^)]+\.svg)\)`).FindAllStringSubmatch(text, -1)
+	if len(pictures) != want {
+		t.Errorf("%d pictures, want %d: %q", len(pictures), want, pictures)
+	}
+	for _, p := range pictures {
+		svg, err := os.ReadFile(filepath.Join(dir, p[2]))
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if drawn := read(t, string(svg)); drawn.Title != p[1] {
+			t.Errorf("%s has the title %q, and the page says %q", p[2], drawn.Title, p[1])
+		}
+	}
+}
+
+// TestReadmePicture: the README has the picture of Beside in its place, with its command.
+func TestReadmePicture(t *testing.T) {
+	text, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "<!-- cut-off: begin -->\n")
+	place, _, found := strings.Cut(rest, "<!-- cut-off: end -->")
+	if !found || !strings.Contains(place, "`go run ./cmd/jepsen split-brain ") || !strings.Contains(place, " -picture ") {
+		t.Error("README.md has no place for the picture, or no command in it")
+	}
+	checkPictures(t, "../..", place, 1)
+}
+
 // TestSplitBrainPage: docs/split-brain.md has the tables of both systems as Table makes them, each
-// with its command, and no other figures of time.
+// with its command, the stories with their pictures, and no other figures of time.
 func TestSplitBrainPage(t *testing.T) {
 	text, err := os.ReadFile("../../docs/split-brain.md")
 	if err != nil {
@@ -153,6 +219,16 @@ func TestSplitBrainPage(t *testing.T) {
 			t.Errorf("there is no table of %s: write it with "+
 				"'go run ./cmd/jepsen split-brain -target %[1]s -out docs/split-brain.md'", target)
 		}
+		page = before + after
+	}
+	for n := 3; n <= 5; n++ {
+		place := storyPlace(n)
+		before, rest, _ := strings.Cut(page, "<!-- "+place+": begin -->\n")
+		story, after, found := strings.Cut(rest, "<!-- "+place+": end -->")
+		if !found {
+			t.Errorf("there is no %s", place)
+		}
+		checkPictures(t, "../../docs", story, 1)
 		page = before + after
 	}
 	if figures := regexp.MustCompile(`\d\.\d+ ?(s|ms)\b`).FindAllString(page, -1); len(figures) > 0 {

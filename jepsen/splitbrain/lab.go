@@ -26,6 +26,8 @@ type Config struct {
 	Tick, Session time.Duration
 	// Patience is how long to wait for anything that should happen; DefaultPatience if zero.
 	Patience time.Duration
+	// Watch is how long a case is watched at least; one and a half session timeouts if zero.
+	Watch time.Duration
 	// Promises says that the target promises two things more than ZooKeeper does: a client is told
 	// that it is cut off before its lock is given away, and members that hold the same show the
 	// same digest (four-letter word hash). If not, a violation of them is a note.
@@ -46,11 +48,12 @@ const (
 	DefaultPatience = time.Minute
 )
 
-// withDefaults fills in zero fields.
-func (cfg Config) withDefaults() Config {
+// WithDefaults fills in zero fields.
+func (cfg Config) WithDefaults() Config {
 	cfg.Tick = cmp.Or(cfg.Tick, DefaultTick)
 	cfg.Session = cmp.Or(cfg.Session, 4*cfg.Tick)
 	cfg.Patience = cmp.Or(cfg.Patience, DefaultPatience)
+	cfg.Watch = cmp.Or(cfg.Watch, cfg.Session*3/2)
 	return cfg
 }
 
@@ -58,7 +61,7 @@ func (cfg Config) withDefaults() Config {
 // on; that a case did not come as predicted is no error. When it returns, no process and no network
 // is left.
 func Play(ctx context.Context, cfg Config) (d *Document, err error) {
-	cfg = cfg.withDefaults()
+	cfg = cfg.WithDefaults()
 	d = &Document{Config: cfg, Began: time.Now()}
 	defer func() { d.Took = time.Since(d.Began) }()
 	for number, cases := 1, cfg.Cases; len(cases) > 0; number++ {
@@ -220,10 +223,10 @@ func (l *lab) breakCluster(s *stage) error {
 	return errors.Join(errs...)
 }
 
-// look waits until the expected events have come, or patience is over; in any case for one and a
-// half session timeouts, for unexpected ones could still come.
+// look waits until the expected events have come, or patience is over; in any case for cfg.Watch,
+// for unexpected ones could still come.
 func (l *lab) look(ctx context.Context, c Case, rec *recorder) {
-	least, done := context.WithTimeout(ctx, l.cfg.Session*3/2)
+	least, done := context.WithTimeout(ctx, l.cfg.Watch)
 	defer done()
 	patience, cancel := context.WithTimeout(ctx, l.cfg.Patience)
 	defer cancel()

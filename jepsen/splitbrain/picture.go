@@ -44,20 +44,22 @@ func (r *Result) Circles(ids []int, state string) []circle {
 	return all
 }
 
+// at is when an instant came, the end of the watch at the latest.
+func (r *Result) at(i Instant) time.Duration {
+	if !i.Came() {
+		return r.Watched
+	}
+	return min(r.Watched, i.After())
+}
+
 // lanes are the timeline: who served when, and the fate of the lock of the client that was left
 // behind: the one that was told last before its lock went.
 func (r *Result) lanes() []report.Lane {
-	at := func(i Instant) time.Duration {
-		if !i.Came() {
-			return r.Watched
-		}
-		return min(r.Watched, i.After())
-	}
 	var all []report.Lane
 	for i, s := range r.Sides {
-		bar := report.Bar{From: at(s.Wrote), To: r.Watched, Class: "goes"}
+		bar := report.Bar{From: r.at(s.Wrote), To: r.Watched, Class: "goes"}
 		if stopped, _ := r.stopped(i); !r.Case.Quorum(i) {
-			bar = report.Bar{To: at(stopped), Class: "stops"}
+			bar = report.Bar{To: r.at(stopped), Class: "stops"}
 		}
 		all = append(all, report.Lane{Name: sideName(s.Members) + " served", Bars: []report.Bar{bar}})
 	}
@@ -65,7 +67,7 @@ func (r *Result) lanes() []report.Lane {
 	if !ok {
 		return all
 	}
-	told, given := at(r.Told[id]), at(r.Sides[r.Case.Goes()].Inherited[id])
+	told, given := r.at(r.Told[id]), r.at(r.Sides[r.Case.Goes()].Inherited[id])
 	believed := report.Lane{Name: fmt.Sprintf("client of m%d believed", id),
 		Bars: []report.Bar{{To: told, Class: "believes"}}}
 	if given < told {
