@@ -47,7 +47,11 @@ const imports = `
 	server/zoocfg:         wire znode quorum quorum/peer quorum/store session session/admission session/sasl server/secure internal/clock
 	server/datadir:        quorum/store server/zoocfg
 	server/offline:        wire znode zkdata locknode quorum quorum/store server/zoocfg server/secure server/datadir
-	server/ops/console/web:
+	# The pages that the console shows, and their HTML.
+	docs:
+	internal/manual:       github.com/yuin/goldmark github.com/yuin/goldmark/ast github.com/yuin/goldmark/extension
+	                       github.com/yuin/goldmark/parser github.com/yuin/goldmark/renderer/html github.com/yuin/goldmark/text
+	server/ops/console/web: docs internal/manual
 	server/ops/audit:      wire session internal/loglimit
 	server/ops/metrics:    internal/histogram github.com/prometheus/client_golang/prometheus
 	                       github.com/prometheus/client_golang/prometheus/collectors
@@ -150,8 +154,7 @@ const imports = `
 	                       github.com/google/go-containerregistry/pkg/v1/types
 	internal/s3test:
 	jepsen/pages:
-	jepsen/site:           github.com/yuin/goldmark github.com/yuin/goldmark/ast github.com/yuin/goldmark/extension
-	                       github.com/yuin/goldmark/parser github.com/yuin/goldmark/renderer/html github.com/yuin/goldmark/text
+	jepsen/site:           internal/manual github.com/yuin/goldmark/ast
 	jepsen/bench:
 	deploy/check:
 `

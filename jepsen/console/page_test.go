@@ -31,7 +31,7 @@ var hashes = []string{"cluster", "locks", "lock?path=/reports/monthly", "trouble
 func TestPage(t *testing.T) {
 	for name, test := range map[string]func(*testing.T, *browser, *player){
 		"majority": testMajority, "hostile": testHostile, "keyboard": testKeyboard, "fresh": testFresh,
-		"typing": testTyping, "nodes": testNodes, "acts": testActs, "colours": testColours, "names": testNames,
+		"typing": testTyping, "nodes": testNodes, "acts": testActs, "colours": testColours, "names": testNames, "docs": testDocs,
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, b := newPlayer(t), openBrowser(t)
@@ -58,6 +58,34 @@ func testMajority(t *testing.T, b *browser, p *player) {
 	b.await("the tally", `[...document.querySelectorAll(".tally span")].map((s) => s.innerText + s.className[0]).join(" ") === "1u 2u 4u 5u 3o"`)
 	b.await("words for those who do not see it", `document.querySelector("svg.ring").getAttribute("aria-label").includes("Member 3: no answer.")`)
 	t.Logf("figures: a change was drawn after %v", took)
+}
+
+// Each view leads to the page that explains it, which the member serves: with its style and its
+// pictures, on a phone, and back to the console.
+func testDocs(t *testing.T, b *browser, p *player) {
+	b.resize(phone)
+	b.open(p.address(), "")
+	for _, hash := range hashes {
+		b.goTo(hash)
+		b.settle()
+		if to := eval[string](b, `document.querySelector("a.explained").href`); !strings.HasPrefix(to, p.address()+"docs/") {
+			t.Errorf("%s is explained by %s", hash, to)
+		}
+	}
+	for _, page := range []string{"guarantees.html", "split-brain.html"} {
+		b.do(chromedp.Navigate(p.address() + "docs/" + page))
+		b.await("the title of "+page, `document.querySelector("main h1")`)
+		if wide := eval[int](b, "document.documentElement.scrollWidth - innerWidth"); wide > 0 {
+			t.Errorf("%s is %d pixels wider than the window", page, wide)
+		}
+		b.await("the pictures of "+page, `[...document.images].every((i) => i.complete && i.naturalWidth > 0)`)
+		b.accessible(page, "color-contrast")
+	}
+	if n := eval[int](b, "document.images.length"); n == 0 {
+		t.Error("the last page has no picture")
+	}
+	b.do(chromedp.Click(`header a[href="../"]`))
+	b.await("the console", `document.getElementById("nav")`)
 }
 
 // Programs are shown by their names, in the picture of a deadlock too; members link to their

@@ -3,14 +3,11 @@
 //	go run ./jepsen/site -out DIR
 //
 // The site needs no server and no JavaScript: all links are relative, and DIR/index.html is the
-// index of docs/README.md. A script adds the search. The command belongs to the laboratory, so that
-// the library for Markdown is no dependency of the product.
+// index of docs/README.md. A script adds the search. Package internal/manual makes the HTML.
 //
 // The files:
 //
 //   - main.go: the flags
-//   - site.go: the pages of a repository and the files of a site
-//   - markdown.go: Markdown to HTML, anchors, links
-//   - search.go: the index of the search
-//   - web: template, stylesheet, script
+//   - site.go: the pages of a repository, their links, and the files of a site
+//   - search.go, search.js: the index of the search, and the script that searches
 package main

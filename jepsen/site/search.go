@@ -7,6 +7,8 @@ import (
 	"unicode"
 
 	"github.com/yuin/goldmark/ast"
+
+	"lockkeeper/internal/manual"
 )
 
 // A section is a heading of a page with the text up to the next one: one result of a search.
@@ -21,8 +23,8 @@ type section struct {
 // beginBytes is about the length of section.Begin.
 const beginBytes = 140
 
-// split cuts a page into its sections.
-func split(page string, source []byte, tree ast.Node) []section {
+// split cuts a page, which is at an address of the site, into its sections.
+func split(address string, page *manual.Page) []section {
 	var all []section
 	var text strings.Builder
 	end := func() {
@@ -32,16 +34,16 @@ func split(page string, source []byte, tree ast.Node) []section {
 		}
 		text.Reset()
 	}
-	for n := tree.FirstChild(); n != nil; n = n.NextSibling() {
+	for n := page.Tree.FirstChild(); n != nil; n = n.NextSibling() {
 		h, ok := n.(*ast.Heading)
 		if !ok {
-			plain(&text, n, source)
+			page.Text(&text, n)
 			continue
 		}
 		end()
 		var heading strings.Builder
-		plain(&heading, h, source)
-		s := section{Heading: strings.TrimSpace(heading.String()), Address: address(page)}
+		page.Text(&heading, h)
+		s := section{Heading: strings.TrimSpace(heading.String()), Address: address}
 		s.Title = s.Heading
 		if len(all) > 0 {
 			s.Title = all[0].Title
@@ -53,32 +55,6 @@ func split(page string, source []byte, tree ast.Node) []section {
 	}
 	end()
 	return all
-}
-
-// plain appends the text below a node.
-func plain(b *strings.Builder, n ast.Node, source []byte) {
-	switch n := n.(type) {
-	case *ast.Text:
-		b.Write(n.Segment.Value(source))
-		if n.SoftLineBreak() || n.HardLineBreak() {
-			b.WriteByte(' ')
-		}
-		return
-	case *ast.String:
-		b.Write(n.Value)
-		return
-	case *ast.CodeBlock, *ast.FencedCodeBlock:
-		for i := range n.Lines().Len() {
-			line := n.Lines().At(i)
-			b.Write(line.Value(source))
-		}
-	}
-	for c := n.FirstChild(); c != nil; c = c.NextSibling() {
-		plain(b, c, source)
-	}
-	if n.Type() == ast.TypeBlock {
-		b.WriteByte(' ')
-	}
 }
 
 // begin is the beginning of a text, up to the end of a word.

@@ -1,27 +1,26 @@
 package main
 
 import (
-	"bytes"
-	"embed"
+	_ "embed"
 	"errors"
 	"fmt"
 	"html"
-	"html/template"
 	"io/fs"
+	"net/url"
 	"os"
 	"path"
 	"path/filepath"
 	"strings"
 	"unicode/utf8"
+
+	"lockkeeper/internal/manual"
 )
 
 // front is the page that becomes index.html.
 const front = "docs/README.md"
 
-//go:embed web
-var web embed.FS
-
-var layout = template.Must(template.ParseFS(web, "web/page.html"))
+//go:embed search.js
+var search []byte
 
 // A site is one run of build. Paths are slash-separated and relative to the repository.
 type site struct {
@@ -48,14 +47,8 @@ func build(root, out string) (pages int, err error) {
 	if err := errors.Join(s.faults...); err != nil {
 		return 0, err
 	}
-	for _, name := range []string{"style.css", "search.js"} {
-		b, err := web.ReadFile("web/" + name)
-		if err != nil {
-			return 0, err
-		}
-		if err := s.write(name, b); err != nil {
-			return 0, err
-		}
+	if err := errors.Join(s.write("style.css", []byte(manual.Style)), s.write("search.js", search)); err != nil {
+		return 0, err
 	}
 	index, err := searchIndex(s.sections)
 	if err != nil {
@@ -116,25 +109,43 @@ func (s *site) page(page string) error {
 	if err != nil {
 		return err
 	}
-	body, title, sections, err := s.render(page, source)
+	parsed, err := manual.Parse(source, func(destination string) (string, bool) { return s.link(page, destination), true })
 	if err != nil {
 		return err
 	}
+	body, err := parsed.HTML()
+	if err != nil {
+		return err
+	}
+	sections := split(address(page), parsed)
+	if len(sections) == 0 {
+		return errors.New("no heading")
+	}
 	s.sections = append(s.sections, sections...)
-	return s.show(address(page), title, page, body)
+	return s.show(address(page), sections[0].Title, page, body)
+}
+
+// link is the destination of a page's link, for the site. It adds the file that the link leads to,
+// and to s.faults a link to no file.
+func (s *site) link(page, destination string) string {
+	u, err := url.Parse(destination)
+	if err != nil || u.Scheme != "" || u.Host != "" || u.Path == "" {
+		return destination
+	}
+	to, err := s.add(path.Join(path.Dir(page), u.Path))
+	if err != nil {
+		s.faults = append(s.faults, fmt.Errorf("site: %s: link to %s: %w", page, destination, err))
+		return destination
+	}
+	u.Path = relative(address(page), to)
+	return u.String()
 }
 
 // show writes a page of the site. source is its path in the repository.
 func (s *site) show(to, title, source, body string) error {
-	var b bytes.Buffer
-	err := layout.Execute(&b, map[string]any{
-		"Title": title, "Source": source, "Body": template.HTML(body),
-		"Base": strings.Repeat("../", strings.Count(to, "/")), "Front": to == "index.html",
-	})
-	if err != nil {
-		return err
-	}
-	return s.write(to, b.Bytes())
+	page := manual.Frame{Title: title, Source: source, Body: body, Base: strings.Repeat("../", strings.Count(to, "/")),
+		Front: to == "index.html", Search: true}
+	return s.write(to, []byte(page.HTML()))
 }
 
 func (s *site) write(to string, b []byte) error {

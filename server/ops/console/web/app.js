@@ -18,6 +18,10 @@ const tabs = [["cluster", "Cluster"], ["locks", "Locks"], ["trouble", "Trouble"]
   ["nodes", "Nodes"], ["acts", "Acts"]];
 // under says which tab a view belongs to that has none.
 const under = { lock: "locks", session: "sessions" };
+// explained says where the page is, below docs/, that explains a view.
+const explained = { cluster: "cluster.html", locks: "locks.html", lock: "guarantees.html", trouble: "console.html#the-views",
+  sessions: "console.html#the-views", session: "console.html#the-views", nodes: "operations.html",
+  acts: "console.html#the-effect-of-an-act" };
 
 const main = document.getElementById("main");
 let drawing = false;
@@ -107,9 +111,16 @@ function drawNow() {
   patch(document.getElementById("member"), whereFrom());
   patch(document.getElementById("fresh"), freshness());
   patch(document.getElementById("banner"), banner());
-  patch(main, [h("div", { class: "head" }, h("h1", { tabindex: "-1" }, title), view.aside?.(app)), view.render(app)]);
+  patch(main, [h("div", { class: "head" }, h("h1", { tabindex: "-1" }, title), view.aside?.(app), explanation()), view.render(app)]);
   app.acting.draw();
   listen();
+}
+
+// explanation is a link to the page that explains the view. It opens in a tab of its own, as this
+// page would forget a login.
+function explanation() {
+  return h("a", { class: "explained", href: `docs/${explained[app.name]}`, target: "_blank", rel: "noopener" }, "About this view",
+    h("span", { class: "unseen" }, ", in a new tab"));
 }
 
 function navigation() {

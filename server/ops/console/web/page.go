@@ -8,7 +8,10 @@ import (
 	"net/http"
 	"path"
 	"strings"
+	"sync"
 	"time"
+
+	"lockkeeper/internal/manual"
 )
 
 //go:embed *.html *.css *.js *.svg
@@ -24,26 +27,45 @@ type file struct {
 	body, contentType, tag string
 }
 
-// Handler serves the page at the root, for GET and HEAD. Other paths than those of its files are
-// not found. Browsers keep the files and ask each time whether they have changed, because another
-// member, or this one after an upgrade, may have others under the same address.
-func Handler() http.Handler {
-	served := make(map[string]file)
+// newFile is the answer with this body. The name's extension says which type it has.
+func newFile(name, body string) file {
+	sum := sha256.Sum256([]byte(body))
+	return file{body, contentTypes[path.Ext(name)], `"` + hex.EncodeToString(sum[:12]) + `"`}
+}
+
+// served are all files by their addresses. Each is made when somebody has requested it first.
+func served() map[string]func() file {
+	all := make(map[string]func() file)
 	names, err := fs.Glob(files, "*")
 	if err != nil {
 		panic(err) // the pattern is wrong
 	}
 	for _, name := range names {
-		body, err := files.ReadFile(name)
-		if err != nil {
-			panic(err) // it is in this binary
-		}
-		sum := sha256.Sum256(body)
-		served["/"+name] = file{string(body), contentTypes[path.Ext(name)], `"` + hex.EncodeToString(sum[:12]) + `"`}
+		all["/"+name] = sync.OnceValue(func() file {
+			body, err := files.ReadFile(name)
+			if err != nil {
+				panic(err) // it is in this binary
+			}
+			return newFile(name, string(body))
+		})
 	}
-	served["/"] = served["/index.html"]
+	all["/"] = all["/index.html"]
+	for _, name := range docFiles() {
+		all["/docs/"+docAddress(name)] = sync.OnceValue(func() file { return docFile(name) })
+	}
+	all["/docs/"] = all["/docs/index.html"]
+	all["/docs/style.css"] = sync.OnceValue(func() file { return newFile("style.css", manual.Style) })
+	return all
+}
+
+// Handler serves the page at the root, and the pages of package docs below docs/, for GET and HEAD.
+// Other paths than those of its files are not found. Browsers keep the files and ask each time
+// whether they have changed, because another member, or this one after an upgrade, may have others
+// under the same address.
+func Handler() http.Handler {
+	served := served()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		f, ok := served[r.URL.Path]
+		made, ok := served[r.URL.Path]
 		switch {
 		case !ok:
 			http.NotFound(w, r)
@@ -53,6 +75,7 @@ func Handler() http.Handler {
 			http.Error(w, "the page can only be read", http.StatusMethodNotAllowed)
 			return
 		}
+		f := made()
 		header := w.Header()
 		header.Set("Content-Type", f.contentType)
 		header.Set("ETag", f.tag)

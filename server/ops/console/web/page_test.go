@@ -9,15 +9,14 @@ import (
 	"testing"
 )
 
-// served is the answer to a GET.
-func served(t *testing.T, path string, header http.Header) *httptest.ResponseRecorder {
-	t.Helper()
+// get is the answer to a GET.
+func get(handler http.Handler, path string, header http.Header) *httptest.ResponseRecorder {
 	r := httptest.NewRequest("GET", path, nil)
 	for k, v := range header {
 		r.Header[k] = v
 	}
 	w := httptest.NewRecorder()
-	Handler().ServeHTTP(w, r)
+	handler.ServeHTTP(w, r)
 	return w
 }
 
@@ -26,8 +25,9 @@ func TestFilesAreServed(t *testing.T) {
 	if err != nil || len(names) < 10 {
 		t.Fatalf("%d files, %v", len(names), err)
 	}
+	handler := Handler()
 	for _, name := range append(names, "") {
-		w := served(t, "/"+name, nil)
+		w := get(handler, "/"+name, nil)
 		if w.Code != http.StatusOK || w.Body.Len() == 0 || w.Header().Get("Content-Type") == "" {
 			t.Errorf("/%s: status %d, %d bytes, type %q", name, w.Code, w.Body.Len(), w.Header().Get("Content-Type"))
 		}
@@ -35,13 +35,13 @@ func TestFilesAreServed(t *testing.T) {
 		if !strings.Contains(policy, "default-src 'none'") || strings.Contains(policy, "unsafe") {
 			t.Errorf("/%s: policy %q", name, policy)
 		}
-		again := served(t, "/"+name, http.Header{"If-None-Match": {w.Header().Get("Etag")}})
+		again := get(handler, "/"+name, http.Header{"If-None-Match": {w.Header().Get("Etag")}})
 		if again.Code != http.StatusNotModified || again.Body.Len() != 0 {
 			t.Errorf("/%s: what the browser has is sent again: status %d", name, again.Code)
 		}
 	}
-	for _, path := range []string{"/nothing", "/page.go", "/doc.go", "//style.css", "/api/v1/cluster"} {
-		if w := served(t, path, nil); w.Code != http.StatusNotFound {
+	for _, path := range []string{"/nothing", "/docs/doc.go", "/docs/why.md", "/page.go", "/doc.go", "//style.css", "/api/v1/cluster"} {
+		if w := get(handler, path, nil); w.Code != http.StatusNotFound {
 			t.Errorf("%s: status %d", path, w.Code)
 		}
 	}
