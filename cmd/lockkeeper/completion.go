@@ -10,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/spf13/cobra"
 
+	"lockkeeper/cmd/lockkeeper/internal/contexts"
 	"lockkeeper/recipes"
 	"lockkeeper/server"
 )
@@ -47,6 +48,8 @@ func (c command) complete(e env, args []string, toComplete string) ([]string, co
 	switch {
 	case flagName == "may-stop":
 		return fromServer(client.client(), members), cobra.ShellCompDirectiveNoFileComp
+	case flagName == "context":
+		return beginningWith(append(e.contextNames(), defaultContext), toComplete), cobra.ShellCompDirectiveNoFileComp
 	case flagName != "", c.runsAnother() && len(rest) > 0:
 		return nil, cobra.ShellCompDirectiveDefault
 	case strings.HasPrefix(toComplete, "-"):
@@ -61,10 +64,27 @@ func (c command) complete(e env, args []string, toComplete string) ([]string, co
 		}), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 	case c.name == "cluster" && len(rest) > 0 && (rest[0] == "remove" || rest[0] == "transfer-leader"):
 		return fromServer(client.client(), members), cobra.ShellCompDirectiveNoFileComp
-	case c.name == "cluster" || c.takesPath || c.maxArgs <= len(rest):
+	case c.name == "context" && len(rest) == 1 && rest[0] == "use":
+		return beginningWith(append(e.contextNames(), defaultContext), toComplete), cobra.ShellCompDirectiveNoFileComp
+	case c.name == "context" && len(rest) == 1 && rest[0] == "remove":
+		return beginningWith(e.contextNames(), toComplete), cobra.ShellCompDirectiveNoFileComp
+	case c.name == "cluster" || c.name == "context" || c.takesPath || c.maxArgs <= len(rest):
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	return nil, cobra.ShellCompDirectiveDefault
+}
+
+// contextNames are the user's contexts, each with its servers. There are none if their file is
+// faulty.
+func (e env) contextNames() (list []string) {
+	f, err := e.contexts()
+	if err != nil {
+		return nil
+	}
+	for i := range f.Contexts {
+		list = append(list, f.Contexts[i].Name+"\t"+f.Contexts[i].Get(contexts.Servers))
+	}
+	return list
 }
 
 // split parses the beginning of a command line as far as it is right. It returns the arguments that

@@ -60,6 +60,38 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
+// Completion knows the user's contexts, without a server.
+func TestCompletionOfContexts(t *testing.T) {
+	t.Parallel()
+	u := &user{t: t, configDir: t.TempDir(), variables: map[string]string{}}
+	if got := u.completed("context", "use", ""); !slices.Equal(got, []string{"default"}) {
+		t.Errorf("without a file: %q", got)
+	}
+	for _, name := range []string{"prod", "preview", "test"} {
+		if status, _, stderr := u.invoke("context", "-servers", "127.0.0.1:1", "add", name); status != exitOK {
+			t.Fatal(stderr)
+		}
+	}
+	for line, want := range map[string]string{
+		"locks -context ":       "default preview prod test",
+		"locks --context pr":    "preview prod",
+		"context use ":          "default preview prod test",
+		"context remove ":       "preview prod test",
+		"context use prod ":     "",
+		"context add ":          "",
+		"ls -context prod /l":   "", // its server is not there
+		"context -servers ":     "",
+		"status -context=prod ": "",
+	} {
+		words := strings.Split(line, " ") // an empty one at the end is to be completed
+		got := u.completed(words...)
+		slices.Sort(got)
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s: got %q, want %q", line, got, want)
+		}
+	}
+}
+
 // Each shell gets a script that asks the program.
 func TestCompletionScripts(t *testing.T) {
 	t.Parallel()
