@@ -9,7 +9,6 @@ import (
 
 	"lockkeeper/quorum/model/trace"
 	"lockkeeper/quorum/store"
-	"lockkeeper/server/zoocfg"
 )
 
 // director holds back what a script of the model is to bring about: requests of raft wait where
@@ -48,14 +47,14 @@ const directorStep = 200 * time.Microsecond
 
 // directed is the recorder of a program, behind the director.
 type directed struct {
-	zoocfg.Recorder
+	*trace.Recorder
 	d     *director
 	at    *member
 	start int32 // of the program
 }
 
 // Observe is [trace.Recorder.Observe], when the director lets the request and its answer pass.
-func (r directed) Observe(request any) (answered func(answer any)) {
+func (r *directed) Observe(request any) (answered func(answer any)) {
 	x := message{at: r.at, start: r.start, from: sender(request), request: request}
 	arrived := x
 	r.d.pass(&arrived)

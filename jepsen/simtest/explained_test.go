@@ -9,7 +9,6 @@ import (
 	"lockkeeper/quorum/peer"
 	"lockkeeper/quorum/raftnet"
 	"lockkeeper/quorum/store"
-	"lockkeeper/server/zoocfg"
 )
 
 // explained has the protocol explain all that the members of a cluster write, are asked and answer
@@ -30,7 +29,7 @@ func newExplained(c *cluster) *explained { return &explained{c: c, checker: trac
 
 // record has the events of a program that is about to start on the stores come to x, while m runs
 // this program: the writes of one that was ended by force are on no disk.
-func (x *explained) record(m *member, stores *store.Stores) (zoocfg.Recorder, error) {
+func (x *explained) record(m *member, stores *store.Stores) (*directed, error) {
 	start := m.starts.Add(1)
 	stores.Stable = noticedStable{stores.Stable, m}
 	stores.Log = directedLog{stores.Log, x.c.director, m}
@@ -42,7 +41,7 @@ func (x *explained) record(m *member, stores *store.Stores) (zoocfg.Recorder, er
 	if err != nil {
 		return nil, err
 	}
-	return directed{r, x.c.director, m, start}, nil
+	return &directed{r, x.c.director, m, start}, nil
 }
 
 func (x *explained) event(e trace.Event) {

@@ -28,8 +28,7 @@
 // Begin reading with state.go and model.go. actions.go says for each step where the argument is and
 // which functions carry it out; rules.go has the rules and bounds, invariants.go the contract,
 // log.go the logs. guards.go has the rules that package trace asks of real members too, look.go the
-// parts of a state that its tests look at. explore.go, frontier.go, fingerprint.go and walk.go are the
-// explorer, goals.go
-// the rare states that it can look for, script.go and knobs.go the texts. It imports nothing of
-// ours.
+// parts of a state that its tests look at. explore.go, frontier.go, fingerprint.go and walk.go are
+// the explorer, goals.go the rare states that it can look for, script.go and knobs.go the texts. It
+// imports nothing of ours.
 package model

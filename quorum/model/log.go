@@ -73,7 +73,8 @@ type appended struct {
 }
 
 func newLogs(without Rules) logs {
-	return logs{without: without, all: []log{{session: session{Commands: Commands{Generation: 1}}}}, next: map[appended]LogID{}}
+	empty := log{session: session{Commands: Commands{Generation: 1}}}
+	return logs{without: without, all: []log{empty}, next: map[appended]LogID{}}
 }
 
 // add returns the log that is id with one more entry.

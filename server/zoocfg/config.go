@@ -305,8 +305,8 @@ type Machine struct {
 	Recorder Recorder
 }
 
-// Recorder is what package quorum/model/trace needs to see of a member, beside its disk: the Recorder
-// there has the rules for its callers.
+// Recorder sees the acts of a member, beside its disk. It is the Recorder of package
+// quorum/model/trace, which has the rules for its callers.
 type Recorder interface {
 	Observe(request any) (answered func(answer any))
 	Executed(c *znode.Command, res *znode.Result)

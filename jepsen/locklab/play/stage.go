@@ -27,8 +27,8 @@ type Config struct {
 	// Share is the number of rounds that have their clients A in one process, and so B and C; 0 for
 	// one.
 	Share int
-	// Places are stores with counters under a fence. The rounds of ways with tokens take one each, in
-	// turn.
+	// Places are stores with counters under a fence. The rounds of ways with tokens take one each,
+	// in turn.
 	Places []lock.Place
 	// Seed is the seed of the plans.
 	Seed uint64

@@ -240,8 +240,8 @@ func (c *Checker) join(d *disk, first Entry) error {
 	return nil
 }
 
-// enter makes a disk one of a cluster. Its imported data are a snapshot of the cluster if that began
-// with the same.
+// enter makes a disk one of a cluster. Its imported data are a snapshot of the cluster if that
+// began with the same.
 func (d *disk) enter(w *world) {
 	if d.world == nil {
 		d.world, d.snapshot = w, w.nodes[d.imported]
@@ -655,8 +655,8 @@ func (d *disk) restored() error {
 		}
 	}
 	if newest < d.applied {
-		return fmt.Errorf("the state goes back: it had entry %d, and the snapshot ends with %d (UPSTREAM.md, 4)", d.applied,
-			newest)
+		return fmt.Errorf("the state goes back: it had entry %d, and the snapshot ends with %d (UPSTREAM.md, 4)",
+			d.applied, newest)
 	}
 	d.applied = newest
 	return nil

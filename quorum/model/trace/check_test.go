@@ -37,7 +37,8 @@ func apply(on raft.ServerID, term, index uint64) Event {
 	return Event{On: on, Kind: Applied, Last: Place{index, term}}
 }
 
-// executed is the entry 2.3 of the leader a with these commands, which the leader applies after 4 s.
+// executed is the entry 2.3 of the leader a with these commands, which the leader applies after
+// 4 s.
 func executed(commands ...Command) []Event {
 	e := apply(a, 2, 3)
 	for i := range commands {

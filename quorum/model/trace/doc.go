@@ -7,11 +7,12 @@
 // first event that the protocol cannot explain, whether a client has seen an effect or not.
 //
 // The rules are those of quorum/model, for logs and terms of any length: where the model takes each
-// step that is possible, the Checker asks whether the step that was taken is possible. The two share
-// the predicates of model/guards.go; for the rest the tests write behaviours of the model as events
-// (scribe_test.go): the Checker explains those of the protocol, and refuses each counterexample of
-// model/testdata. The steps inside a process (an entry that a leader has appended and neither written
-// nor sent) are not events; the Checker infers them from the first event that shows them.
+// step that is possible, the Checker asks whether the step that was taken is possible. The two
+// share the predicates of model/guards.go; for the rest the tests write behaviours of the model as
+// events (scribe_test.go): the Checker explains those of the protocol, and refuses each
+// counterexample of model/testdata. The steps inside a process (an entry that a leader has appended
+// and neither written nor sent) are not events; the Checker infers them from the first event that
+// shows them.
 //
 // event.go has the events, action.go their kinds in the protocol, record.go the Recorder, file.go
 // the files of real members (built with the tag trace), check.go the Checker, rules.go the rules of

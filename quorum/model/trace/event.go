@@ -75,7 +75,7 @@ type Deed string
 const (
 	Wrote    Deed = "write"  // the session's next request, whether it succeeded or not
 	Attached Deed = "attach" // a new session, or a new connection (Generation) of an old one
-	Closed   Deed = "close"  // its client, with its last request, or an operator has ended the session
+	Closed   Deed = "close"  // by its client with its last request, or by an operator
 	Expired  Deed = "expire" // the session was silent for too long
 	Reset    Deed = "reset"  // another state, with other sessions, has replaced this one
 )

@@ -58,10 +58,10 @@ func (c claim) explained(w *world) bool {
 	return false
 }
 
-// unseen reports whether the holders may have been a majority of a configuration that the leader of a
-// term had in its log, and lost in a crash before it was written or sent: a voter more or less than
-// the newest that the events have shown. A leader has one such change at most, behind an entry of
-// its term that is committed.
+// unseen reports whether the holders may have been a majority of a configuration that the leader of
+// a term had in its log, and lost in a crash before it was written or sent: a voter more or less
+// than the newest that the events have shown. A leader has one such change at most, behind an entry
+// of its term that is committed.
 func (c claim) unseen(w *world) bool {
 	for n, holds := range c.holds {
 		t := w.terms[n]

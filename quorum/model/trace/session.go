@@ -63,8 +63,8 @@ func (s *sessions) execute(c Command, ended time.Duration) error {
 		}
 	case Expired:
 		if x.known && c.Generation != x.commands.Generation {
-			return fmt.Errorf("session %v ends with its connection %d, and has connection %d (C7)", c.Session, c.Generation,
-				x.commands.Generation)
+			return fmt.Errorf("session %v ends with its connection %d, and has connection %d (C7)",
+				c.Session, c.Generation, x.commands.Generation)
 		}
 		x.expired, x.known, x.commands.Generation = true, true, c.Generation
 		if x.sent == c.Generation && x.until > ended {
