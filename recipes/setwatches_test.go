@@ -34,9 +34,10 @@ type noEarlyZxid struct {
 	head   [8]byte // its length and its xid
 }
 
-// Write is called with one packet at a time; the first is the handshake.
+// Write is called with one packet at a time; the first is the handshake, unless the server is asked
+// with a word which protocol it speaks, because it has not answered.
 func (c *noEarlyZxid) Write(b []byte) (int, error) {
-	if c.until.Load() == nil {
+	if len(b) >= 28 && c.until.Load() == nil {
 		until := time.Now()
 		if binary.BigEndian.Uint64(b[20:]) != 0 { // a new session has no watches
 			// Longer than the machine holds up a goroutine that wants to run.
