@@ -55,9 +55,9 @@ func (c *beliefClient) run(ctx context.Context) (err error) {
 	dark := time.Now().Add(between(timeout, 4*timeout))
 	for jepsen.Sleep(ctx, between(timeout/20, timeout/10)) {
 		if time.Now().After(dark) {
-			c.l.dark.Store(true)
+			c.darken(c.l)
 			jepsen.Sleep(ctx, 2*timeout)
-			c.l.dark.Store(false)
+			c.lighten(c.l)
 			dark = time.Now().Add(between(timeout, 4*timeout))
 			continue
 		}

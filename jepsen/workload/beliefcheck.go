@@ -50,6 +50,7 @@ func checkBelief(ops []jepsen.Op) Verdict {
 			}
 		}
 	}
+	v.judged(expired, "expired sessions")
 	v.Text = fmt.Sprintf("%d sessions of %d clients expired", expired, len(clients))
 	if expired > 0 {
 		v.Figures = map[string]float64{"window ms": float64(worst.Milliseconds())}

@@ -41,6 +41,7 @@ func checkDurability(ops []jepsen.Op) Verdict {
 		c.compare(calls)
 		c.zxids(calls)
 	}
+	v.judged(ended[jepsen.OK], "answered updates")
 	v.Text = fmt.Sprintf("%d updates were answered, the outcome of %d is unknown, %d nodes are there at the end, %d "+
 		"members were killed",
 		ended[jepsen.OK], ended[jepsen.Info], len(c.found), kills)

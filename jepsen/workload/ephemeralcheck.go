@@ -46,6 +46,7 @@ func checkEphemeral(ops []jepsen.Op) Verdict {
 			}
 		}
 	}
+	v.judged(complete, "sessions")
 	v.Text = fmt.Sprintf("%d sessions with %d ephemeral nodes each, of which %d were closed and %d expired, were "+
 		"seen in %d lists behind a sync; %d were found to have gone in one zxid",
 		complete, ephemeralEach+2, closed, expired, len(c.snapshots), c.together)

@@ -33,6 +33,7 @@ func (k Kills) Check(ops []jepsen.Op) Verdict {
 		}
 	}
 	c.v.Figures["longest wait ms"] = float64(c.longest.Milliseconds())
+	c.v.judged(c.bystanders+c.waits, "clients at a kill")
 	c.v.Text = fmt.Sprintf("%d kills; %d times a client was connected to another member; "+
 		"%d clients waited for a lock, for at most %.1f s", c.kills, c.bystanders, c.waits, c.longest.Seconds())
 	if c.bystanders == 0 || c.waits == 0 {

@@ -32,7 +32,8 @@ type library struct {
 	dark        atomic.Bool   // every byte disappears, in both directions
 
 	mu     sync.Mutex
-	socket *socket // the newest
+	socket *socket   // the newest
+	byteAt time.Time // when the newest byte was received, on whichever socket
 }
 
 // connect makes a connection that ends with ctx. close waits until it has. Events of watches are
@@ -86,6 +87,24 @@ func (w *worker) attach(watched func(zk.Event)) (l *library, events <-chan zk.Ev
 	return l, events, nil
 }
 
+// The fault that a client makes for itself: its library loses every byte, in both directions, from
+// FDark to FLight. Unlike a nemesis' cut it excuses nothing: the library has to notice in time.
+const (
+	FDark  = "dark"
+	FLight = "light"
+)
+
+// darken begins it, and lighten ends it.
+func (w *worker) darken(l *library) {
+	w.add(jepsen.Op{Kind: jepsen.Info, F: FDark})
+	l.dark.Store(true)
+}
+
+func (w *worker) lighten(l *library) {
+	l.dark.Store(false)
+	w.add(jepsen.Op{Kind: jepsen.Info, F: FLight})
+}
+
 // close ends the session and waits for the library.
 func (l *library) close() {
 	if l.unhook == nil || l.unhook() {
@@ -123,6 +142,13 @@ func (l *library) heard() (h struct {
 	return h
 }
 
+// silent is for how long nothing was received, over reconnections.
+func (l *library) silent() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return time.Since(l.byteAt)
+}
+
 // socket is a connection of the library. It reads along with the answer to the
 // handshake, for the session timeout, which go-zookeeper does not tell:
 //
@@ -158,6 +184,7 @@ func (s *socket) took(b []byte) bool {
 	}
 	if len(b) > 0 {
 		s.last = time.Now()
+		s.l.byteAt = s.last
 	}
 	if missing := headBytes - len(s.head); missing > 0 && len(b) > 0 {
 		s.head = append(s.head, b[:min(len(b), missing)]...)

@@ -24,10 +24,10 @@ const (
 // time that a lock is wanted is a Contender of its own.
 const (
 	fHeld = "held" // the holder asks its grant whether it still stands; OK if so
-	// fUse is the holder's write, with its Token, to the resource that its lock protects. OK is
+	// FUse is the holder's write, with its Token, to the resource that its lock protects. OK is
 	// entered while the resource is closed to everybody else; Fail means that it has refused the
 	// token.
-	fUse = "use"
+	FUse = "use"
 )
 
 // newLock is the part of promise C6 that locks are about: every recipe that works on one cluster,
@@ -203,8 +203,8 @@ func (h *lockHold) hold(ctx context.Context) {
 	if h.rng.IntN(8) == 0 {
 		d = time.Duration(h.rng.Int64N(int64(h.env.SessionTimeout) * 3 / 2))
 		if h.rng.IntN(2) == 0 {
-			h.l.dark.Store(true) // and no byte comes or goes
-			defer h.l.dark.Store(false)
+			h.darken(h.l) // and no byte comes or goes
+			defer h.lighten(h.l)
 		}
 	}
 	h.keep(ctx, d)
@@ -230,17 +230,19 @@ func (h *lockHold) keep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// noteDeleted: another client has deleted the lock's node.
-const noteDeleted = "deleted"
+// NoteDeleted is the note of a loss when another client has deleted the lock's node.
+const NoteDeleted = "deleted"
 
+// lost enters the loss, with the time since the client received its last byte, in ms, as Value.
 func (h *lockHold) lost(err error) {
 	note := err.Error()
 	if errors.Is(err, recipes.ErrDeleted) {
-		note = noteDeleted
+		note = NoteDeleted
 	}
+	silent := fmt.Sprint(h.l.silent().Milliseconds())
 	for i, path := range h.recipe.locks {
 		h.add(jepsen.Op{Kind: jepsen.Info, F: jepsen.FLost, Contender: h.contender, Lock: path, Token: h.tokens[i],
-			Note: note})
+			Value: silent, Note: note})
 	}
 }
 
@@ -249,7 +251,7 @@ func (h *lockHold) use() {
 	if h.recipe.mode != jepsen.Exclusive {
 		return
 	}
-	for _, op := range h.each(fUse) {
+	for _, op := range h.each(FUse) {
 		err := h.fence.Do(op.Lock, op.Token, func() error {
 			h.end(op, jepsen.OK, "")
 			return nil

@@ -55,6 +55,7 @@ func (c *lockJudge) judgeAll(ops []jepsen.Op) {
 		c.judge(c.locks[name])
 		c.acquired += len(c.locks[name])
 	}
+	c.v.judged(c.acquired, "grants")
 }
 
 // grants says how often each lock was acquired.
@@ -137,9 +138,9 @@ func (c *lockJudge) collect(ops []jepsen.Op) {
 				c.releases[o.op.Lock] = append(c.releases[o.op.Lock], period{o.ended, op.Time})
 			}
 			delete(open, op.Worker)
-		case op.F == fUse && op.Kind == jepsen.OK:
+		case op.F == FUse && op.Kind == jepsen.OK:
 			c.writes[op.Lock] = append(c.writes[op.Lock], op)
-		case op.F == fUse && op.Kind == jepsen.Fail:
+		case op.F == FUse && op.Kind == jepsen.Fail:
 			c.refused++
 		case h == nil:
 		case op.F == fHeld && op.Kind == jepsen.Invoke:
@@ -169,7 +170,7 @@ func (c *lockJudge) lostInGap(o, h *holding) bool {
 	if path.Base(o.op.Lock) != simpleLock {
 		return false
 	}
-	return o.end.Note == noteDeleted || slices.ContainsFunc(c.releases[o.op.Lock], func(p period) bool {
+	return o.end.Note == NoteDeleted || slices.ContainsFunc(c.releases[o.op.Lock], func(p period) bool {
 		return p.from <= h.from() && p.to >= o.from()
 	})
 }

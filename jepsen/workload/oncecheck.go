@@ -49,6 +49,7 @@ func checkOnce(ops []jepsen.Op) Verdict {
 			broken++
 		}
 	}
+	v.judged(answered, "answered requests")
 	v.Text = fmt.Sprintf("%d requests on %d connections were answered; the outcome of %d more, on %d connections, "+
 		"was open until the end",
 		answered, len(order), unknown, broken)

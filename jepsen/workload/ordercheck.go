@@ -53,6 +53,7 @@ func checkOrder(ops []jepsen.Op) Verdict {
 		}
 	}
 	moves := count["connections"] - len(sessions)
+	v.judged(count["replies"]+count["events"], "replies and events")
 	v.Text = fmt.Sprintf("%d replies and %d events in %d sessions, which moved %d times to another connection",
 		count["replies"], count["events"], len(sessions), moves)
 	if count["replies"] == 0 || count["events"] == 0 || moves <= 0 {

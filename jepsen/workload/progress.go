@@ -48,7 +48,7 @@ func (p Progress) Check(ops []jepsen.Op) Verdict {
 	able := p.spans(ops, FMajorityLost, FMajorityBack, func(jepsen.Op) bool { return true })
 	ableShare := share(length(able), p.To-p.From)
 	var shares []float64
-	longest := time.Duration(0)
+	longest, seconds := time.Duration(0), 0
 	for _, worker := range p.Workers {
 		mine := func(op jepsen.Op) bool { return op.Worker == worker }
 		spans := intersect(able, p.spans(ops, jepsen.FPause, jepsen.FResume, mine))
@@ -62,10 +62,12 @@ func (p Progress) Check(ops []jepsen.Op) Verdict {
 			}
 		}
 		if n, of := progressSlices(spans, done); of > 0 {
+			seconds += of
 			shares = append(shares, float64(n)/float64(of))
 			v.Figures["progress of "+worker+" %"] = math.Round(100 * float64(n) / float64(of))
 		}
 	}
+	v.judged(seconds, "seconds of clients with a majority")
 	v.Figures["majority able %"] = math.Round(100 * ableShare)
 	v.Figures["longest gap ms"] = float64(longest.Milliseconds())
 	v.Text = fmt.Sprintf("a majority could act for %.0f of %.0f s", length(able).Seconds(), (p.To - p.From).Seconds())

@@ -45,6 +45,7 @@ func (r register) check(ops []jepsen.Op) Verdict {
 				len(piece))
 		}
 	}
+	v.judged(count[fRead]+count[fWrite]+count[fCAS]+count[fCreate], "operations")
 	v.Text = fmt.Sprintf("%d reads behind a sync, %d writes, %d compare-and-sets and %d creates of %d nodes; the "+
 		"outcome of %d more is unknown",
 		count[fRead], count[fWrite], count[fCAS], count[fCreate], len(keys), count["unknown"])

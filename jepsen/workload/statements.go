@@ -147,6 +147,7 @@ func CheckStatements(ops []jepsen.Op) Verdict {
 			c.locks(call, s)
 		}
 	}
+	v.judged(counts[FAskStatus]+counts[FAskReady]+counts[FAskStoppable]+counts[FAskLocks], "answers to an operator")
 	v.Text = fmt.Sprintf("compared with the truth: %d times status, %d ready, %d stoppable, %d locks with %d holders; %d when nothing was broken",
 		counts[FAskStatus], counts[FAskReady], counts[FAskStoppable], counts[FAskLocks], c.shown, calm)
 	if counts[FAskStatus] == 0 {

@@ -142,6 +142,10 @@ type Verdict struct {
 	Valid   Valid  `json:"valid"`
 	// Text is one sentence with the figures: how much was checked.
 	Text string `json:"text"`
+	// Checked is the number of cases that the checker judged, and Unit their name, in the plural
+	// ("grants"); empty for a checker without cases.
+	Checked int    `json:"checked,omitempty"`
+	Unit    string `json:"unit,omitempty"`
 	// Violations are the broken promises, each with the shortest piece of history that shows it.
 	Violations []Violation `json:"violations,omitempty"`
 	// Figures are measures, by name with unit (as "window ms"), for tables.
@@ -159,6 +163,9 @@ const (
 	maxViolations = 20
 	tooLittle     = "too little to tell"
 )
+
+// judged notes how much was checked.
+func (v *Verdict) judged(n int, unit string) { v.Checked, v.Unit = n, unit }
 
 // doubt says why the history does not tell whether the promise was kept.
 func (v *Verdict) doubt(why string) {
