@@ -165,7 +165,8 @@ func explain(dir string) (workload.Verdict, error) {
 	v := workload.Verdict{Checker: "protocol", Promise: "C1", Valid: workload.Yes,
 		Text: fmt.Sprintf("%d events of members are explained: %d elections, %d steps of the commit index, "+
 			"%d answers, %d writes",
-			len(events), c.Elections, c.Commits, c.Events[trace.Answered], c.Events[trace.Stored])}
+			len(events), c.Elections, c.Commits, c.Events[trace.Answered], c.Events[trace.Stored]),
+		Checked: len(events), Unit: "events of members"}
 	if c.Commits == 0 {
 		v.Valid = workload.Unknown
 	}

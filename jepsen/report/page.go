@@ -38,6 +38,9 @@ var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 	"clip": clip, "figure": figure, "ms": milliseconds, "first": first, "beyond": beyond, "op": opText,
 	"seconds": func(d time.Duration) string { return fmt.Sprintf("%.3f", d.Seconds()) },
 	"next":    func(i int) int { return i + 1 },
+	"count":   count,
+	"check":   func(checker string) string { return checks[checker] },
+	"size":    size,
 }).Parse(pageText))
 
 // first are the first n of a list, beyond the number of the others.
@@ -67,7 +70,11 @@ type page struct {
 	Kinds      []kindView
 	Shades     []shade
 	Hits       string // path: when promises were broken
+	Promises   []promiseView
 	Rows       timeline
+	Locks      lockTimeline
+	Grants     int
+	Losses     []lossView
 	Throughput chart
 	Latencies  []latencyChart
 	Figures    Figures
@@ -86,12 +93,18 @@ func newPage(r *Run) *page {
 	s := scale{length}
 	calls := findCalls(r.Ops, length)
 	figures := measure(calls, length)
+	holds := findHolds(r.Ops, length)
+	losses := r.findLosses(holds)
 	p := &page{
 		Run: r, Style: template.CSS(styleText), Script: template.JS(scriptText), Word: verdictWords[r.Valid()],
-		Facts: facts(r, length), Scale: s, Rows: lay(r.Ops, calls, length),
+		Facts: facts(r, length), Scale: s, Rows: lay(r.Ops, calls, holds, length),
+		Promises: viewPromises(r.Verdicts), Locks: layLocks(holds, losses, length), Grants: len(holds),
 		Throughput: drawThroughput(s, figures), Figures: figures, Acts: r.faults(),
 	}
 	p.Kinds, p.Shades = drawFaults(s, p.Acts)
+	for i, l := range losses {
+		p.Losses = append(p.Losses, r.viewLoss(i+1, l))
+	}
 	var hits []span
 	for _, v := range r.Verdicts {
 		for _, violation := range v.Violations {
@@ -129,6 +142,46 @@ func (p *page) Picture(i int) Picture {
 	return Picture{}
 }
 
+// CheckedOn says how much a promise was checked on.
+func (p *page) CheckedOn(verdicts []workload.Verdict) string { return checkedOn(verdicts) }
+
+// HasHistory says whether the history is a file beside the page.
+func (p *page) HasHistory() bool {
+	return slices.ContainsFunc(p.Files, func(f File) bool { return f.Name == historyName })
+}
+
+// LogZero is when the history began, for who compares the page with the logs; empty if that is not
+// known.
+func (p *page) LogZero() string {
+	if p.Began.IsZero() || p.Members == nil {
+		return ""
+	}
+	return p.Began.UTC().Format("15:04:05.000 UTC")
+}
+
+// Closest says which of the losses had the smallest margin.
+func (p *page) Closest() string {
+	var closest *lossView
+	told := 0
+	for i := range p.Losses {
+		switch l := &p.Losses[i]; {
+		case l.Next == "":
+		case l.Margin() < 0:
+			told++
+		case closest == nil || l.Margin() < closest.Margin():
+			closest = l
+		}
+	}
+	var text string
+	if closest != nil {
+		text = fmt.Sprintf("The smallest margin was %s, at %s.", at(closest.Margin()), at(closest.Lost))
+	}
+	if told > 0 {
+		text += fmt.Sprintf(" %d were told after the next holder had the lock; each says why.", told)
+	}
+	return strings.TrimSpace(text)
+}
+
 // facts are the line below the title.
 func facts(r *Run, length time.Duration) []Setting {
 	all := []Setting{
@@ -155,6 +208,17 @@ func opText(op jepsen.Op) string {
 		text = strings.TrimLeft(text, " ")
 	}
 	return clip(text)
+}
+
+// size is a number of bytes as people read it.
+func size(bytes int64) string {
+	switch {
+	case bytes >= 1e6:
+		return fmt.Sprintf("%.1f MB", float64(bytes)/1e6)
+	case bytes >= 1e3:
+		return fmt.Sprintf("%.0f kB", float64(bytes)/1e3)
+	}
+	return fmt.Sprintf("%d bytes", bytes)
 }
 
 // figure is a measure with as many digits as mean something.

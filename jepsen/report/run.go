@@ -2,7 +2,9 @@ package report
 
 import (
 	"html/template"
+	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"lockkeeper/jepsen"
@@ -16,13 +18,15 @@ type Run struct {
 	Title string `json:"title"`
 	// Target is the server software, as "lockkeeper" or "zookeeper 3.8.0".
 	Target string `json:"target"`
-	// Began is when the run began, by the wall clock; Took how long it was. It is at least as long
-	// as the history.
+	// Began is when the history began, by the wall clock, as the logs have it; Took how long the run
+	// was. It is at least as long as the history.
 	Began time.Time     `json:"began"`
 	Took  time.Duration `json:"-"`
 	// Seed decided the run's choices; Again the command line that makes them again.
 	Seed  uint64 `json:"seed"`
 	Again string `json:"again"`
+	// Members are the members of the cluster; nil if the history names none.
+	Members []Member `json:"members,omitempty"`
 	// Settings are the configuration, in the order in which they are shown.
 	Settings []Setting `json:"settings"`
 	// Intro is shown below the title; empty for none.
@@ -39,6 +43,8 @@ type Run struct {
 	Ops []jepsen.Op `json:"-"`
 	// Faults are when something was broken.
 	Faults []Fault `json:"-"`
+	// Files are the files beside the page; Write finds them.
+	Files []File `json:"-"`
 	// Cases are the results case by case, for report.json; nil for none.
 	Cases any `json:"cases,omitempty"`
 }
@@ -64,6 +70,38 @@ type Bar struct {
 	From, To time.Duration
 	Class    string
 }
+
+// A Member is a server of the cluster.
+type Member struct {
+	Name string `json:"name"` // as in the faults and in the name of its log: m1
+	Addr string `json:"addr"` // of its clients, as in the history
+}
+
+// A File is a file beside the page.
+type File struct {
+	Name      string // relative to the page
+	SizeBytes int64
+}
+
+// About describes the content of the files that a run has.
+func (f File) About() string {
+	switch {
+	case f.Name == historyName:
+		return "each operation of the clients and each fault, one a line, in the order of time"
+	case f.Name == "report.json":
+		return "this page for programs"
+	case memberLog.MatchString(f.Name):
+		return "the log of a member"
+	case strings.HasPrefix(f.Name, "client"):
+		return "the log of a client's process and its library"
+	}
+	return ""
+}
+
+var memberLog = regexp.MustCompile(`^m\d+\.log$`)
+
+// NoMajority is the Kind of the fault that no majority of the members can act.
+const NoMajority = "no majority"
 
 // A Fault is a time in which something was broken, or a moment at which something was done to the
 // cluster.

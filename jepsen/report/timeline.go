@@ -44,7 +44,7 @@ type timeline struct {
 }
 
 // lay makes the rows of a history, in the order of the clients' names (c2 before c10).
-func lay(ops []jepsen.Op, calls []call, length time.Duration) timeline {
+func lay(ops []jepsen.Op, calls []call, holds []*hold, length time.Duration) timeline {
 	rows := make(map[string]*row)
 	of := func(worker string) *row {
 		if rows[worker] == nil {
@@ -61,9 +61,9 @@ func lay(ops []jepsen.Op, calls []call, length time.Duration) timeline {
 		}
 		r.ended[c.kind] = append(r.ended[c.kind], span{end, end + slice})
 	}
-	for key, spans := range findHolds(ops, length) {
-		r := of(key.worker)
-		r.held = append(r.held, spans...)
+	for _, h := range holds {
+		r := of(workerOf(h.grant))
+		r.held = append(r.held, span{h.grant.Time, h.to})
 	}
 	for worker, spans := range findApart(ops, length) {
 		of(worker).apart = spans
@@ -86,39 +86,6 @@ func lay(ops []jepsen.Op, calls []call, length time.Duration) timeline {
 		r.draw(scale{length}, i)
 	}
 	return t
-}
-
-// holdKey is one lock of one contender.
-type holdKey struct{ worker, contender, lock string }
-
-// findHolds finds when locks were held: from the moment the worker told it to the moment it was
-// about to be asked to release it, or the lock was lost (see jepsen.History).
-func findHolds(ops []jepsen.Op, end time.Duration) map[holdKey][]span {
-	holds := make(map[holdKey][]span)
-	open := make(map[holdKey]time.Duration)
-	finish := func(at time.Duration, ends func(holdKey) bool) {
-		for key, from := range open {
-			if ends(key) {
-				holds[key] = append(holds[key], span{from, at})
-				delete(open, key)
-			}
-		}
-	}
-	for _, op := range ops {
-		key := holdKey{workerOf(op), op.Contender, op.Lock}
-		switch {
-		case op.F == jepsen.FAcquire && op.Kind == jepsen.OK:
-			open[key] = op.Time
-		case op.F == jepsen.FRelease && op.Kind == jepsen.Invoke, op.F == jepsen.FLost:
-			finish(op.Time, func(k holdKey) bool {
-				return k.worker == key.worker && k.contender == key.contender && (key.lock == "" || k.lock == key.lock)
-			})
-		case op.F == jepsen.FExpired:
-			finish(op.Time, func(k holdKey) bool { return k.worker == key.worker })
-		}
-	}
-	finish(end, func(holdKey) bool { return true })
-	return holds
 }
 
 // findApart finds when the clients' libraries said that they had no connection.

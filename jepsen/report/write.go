@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"lockkeeper/jepsen"
@@ -16,20 +17,33 @@ import (
 )
 
 // Write leaves all that is known about a run in a directory: index.html, report.json, the history,
-// if there is one, as history.jsonl, and all logs that are in the scratch directory.
+// if there is one, as history.jsonl, and all logs that are in the scratch directory. The page links
+// to the others by relative names.
 func Write(dir, scratch string, r *Run) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("report: %w", err)
 	}
-	err := errors.Join(
-		writeFile(filepath.Join(dir, "index.html"), func(w io.Writer) error { return WriteHTML(w, r) }),
-		writeFile(filepath.Join(dir, "report.json"), func(w io.Writer) error { return WriteJSON(w, r) }))
+	logs, err := copyLogs(dir, scratch)
+	names := []string{"report.json"}
+	err = errors.Join(err, writeFile(filepath.Join(dir, "report.json"), func(w io.Writer) error { return WriteJSON(w, r) }))
 	if len(r.Ops) > 0 {
-		err = errors.Join(err, writeFile(filepath.Join(dir, "history.jsonl"),
+		names = append(names, historyName)
+		err = errors.Join(err, writeFile(filepath.Join(dir, historyName),
 			func(w io.Writer) error { return jepsen.WriteOps(w, r.Ops) }))
 	}
-	return errors.Join(err, copyLogs(dir, scratch))
+	shown := *r
+	for _, name := range append(names, logs...) {
+		info, failed := os.Stat(filepath.Join(dir, name))
+		if failed != nil {
+			err = errors.Join(err, fmt.Errorf("report: %w", failed))
+			continue
+		}
+		shown.Files = append(shown.Files, File{name, info.Size()})
+	}
+	return errors.Join(err, writeFile(filepath.Join(dir, "index.html"), func(w io.Writer) error { return WriteHTML(w, &shown) }))
 }
+
+const historyName = "history.jsonl"
 
 // writeFile makes a file of write's output. When it returns without an error, nothing is missing.
 func writeFile(name string, write func(io.Writer) error) error {
@@ -45,9 +59,9 @@ func writeFile(name string, write func(io.Writer) error) error {
 }
 
 // copyLogs copies the logs that are not empty: client1.log under its name, m1/log as m1.log. Files
-// in a member's data directory are no such logs.
-func copyLogs(dir, scratch string) error {
-	return filepath.WalkDir(scratch, func(name string, entry fs.DirEntry, err error) error {
+// in a member's data directory are no such logs. It returns their names, as people order them.
+func copyLogs(dir, scratch string) (names []string, err error) {
+	err = filepath.WalkDir(scratch, func(name string, entry fs.DirEntry, err error) error {
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			return nil // somebody's temporary file
@@ -65,13 +79,16 @@ func copyLogs(dir, scratch string) error {
 		to := strings.ReplaceAll(strings.TrimSuffix(filepath.ToSlash(below), "/log"), "/", "-")
 		text, err := os.ReadFile(name)
 		if err == nil && len(text) > 0 {
-			err = os.WriteFile(filepath.Join(dir, strings.TrimSuffix(to, ".log")+".log"), text, 0o644)
+			names = append(names, strings.TrimSuffix(to, ".log")+".log")
+			err = os.WriteFile(filepath.Join(dir, names[len(names)-1]), text, 0o644)
 		}
 		if err != nil {
 			return fmt.Errorf("report: %w", err)
 		}
 		return nil
 	})
+	slices.SortFunc(names, compareNames)
+	return names, err
 }
 
 // ReplaceTable puts a table into a page, between the lines "<!-- NAME: begin -->" and "<!-- NAME:
@@ -104,6 +121,8 @@ type Summary struct {
 	TookMs  int64          `json:"tookMs"`
 	Faults  []Fault        `json:"faults"`
 	Figures Figures        `json:"figures"`
+	// Losses are the grants of locks that were lost.
+	Losses []Loss `json:"losses,omitempty"`
 	// HistoryOps is the number of entries in the history.
 	HistoryOps int `json:"historyOps"`
 }
@@ -114,7 +133,7 @@ func WriteJSON(w io.Writer, r *Run) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "\t")
 	err := e.Encode(Summary{r, r.Valid(), length.Milliseconds(), r.faults(), measure(findCalls(r.Ops, length), length),
-		len(r.Ops)})
+		r.findLosses(findHolds(r.Ops, length)), len(r.Ops)})
 	if err != nil {
 		return fmt.Errorf("report: write JSON: %w", err)
 	}

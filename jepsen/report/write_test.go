@@ -30,7 +30,8 @@ func TestWriteFile(t *testing.T) {
 	}
 }
 
-// The logs of a scratch directory are kept, those that a member has in its data directory are not.
+// The logs of a scratch directory are kept, and the page links to them by relative names. Those that
+// a member has in its data directory are not.
 func TestWriteKeepsLogs(t *testing.T) {
 	scratch, dir := t.TempDir(), filepath.Join(t.TempDir(), "report")
 	for name, text := range map[string]string{
@@ -57,6 +58,15 @@ func TestWriteKeepsLogs(t *testing.T) {
 	want := "client1.log cluster2-m3.log history.jsonl index.html m1.log report.json"
 	if got := strings.Join(names, " "); got != want {
 		t.Errorf("%s, want %s", got, want)
+	}
+	page, err := os.ReadFile(filepath.Join(dir, "index.html"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if link := fmt.Sprintf(`<a href="%s">`, name); name != "index.html" && !strings.Contains(string(page), link) {
+			t.Errorf("the page has no link %s", link)
+		}
 	}
 }
 

@@ -75,7 +75,7 @@ func (f *field) majorityChanged(able bool) {
 	if able {
 		f.end(f.majority, lostMajority)
 	} else {
-		f.majority = f.begin("no majority", "no majority", lostMajority)
+		f.majority = f.begin(report.NoMajority, report.NoMajority, lostMajority)
 	}
 }
 
