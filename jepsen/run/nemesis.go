@@ -106,8 +106,9 @@ func random(seed uint64, name string) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, h.Sum64()))
 }
 
-// mendPatience is how long mending may take.
-const mendPatience = 2 * time.Minute
+// mendPatience is how long mending may take: longer than healBound, which counts only the time in
+// which a majority can act, about half of it.
+const mendPatience = 5 * time.Minute
 
 // run breaks and mends until ctx ends.
 func (n nemesis) run(ctx context.Context, f *field, seed uint64) error {
