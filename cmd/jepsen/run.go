@@ -145,8 +145,25 @@ func playRun(ctx context.Context, t run.Test, l live) (result *report.Run, err e
 			return nil, err
 		}
 		result.Verdicts = append(result.Verdicts, verdict)
+		if verdict.Valid == workload.No {
+			if err := keepTraces(filepath.Join(l.report, "traces"), traces, result); err != nil {
+				return nil, err
+			}
+		}
 	}
 	return result, report.Write(l.report, t.Scratch, result)
+}
+
+// keepTraces copies the events of the members into the report.
+func keepTraces(to, from string, r *report.Run) error {
+	entries, err := os.ReadDir(from)
+	for _, e := range entries {
+		r.Files = append(r.Files, report.File{Name: filepath.Join(filepath.Base(to), e.Name())})
+	}
+	if err := errors.Join(err, os.CopyFS(to, os.DirFS(from))); err != nil {
+		return fmt.Errorf("keep the traces: %w", err)
+	}
+	return nil
 }
 
 // explain has the protocol explain the events of all members.

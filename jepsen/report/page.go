@@ -41,6 +41,8 @@ var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 	"count":   count,
 	"check":   func(checker string) string { return checks[checker] },
 	"size":    size,
+	"head":    func(s string) string { head, _, _ := strings.Cut(s, "\n"); return clip(head) },
+	"tail":    func(s string) string { _, tail, _ := strings.Cut(s, "\n"); return tail },
 }).Parse(pageText))
 
 // first are the first n of a list, beyond the number of the others.

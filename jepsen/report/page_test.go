@@ -111,6 +111,17 @@ func firstDifference(got, want string) string {
 	return fmt.Sprintf("%d lines, want %d", len(g), len(w))
 }
 
+// A complaint begins with its reason; the log below it is folded.
+func TestComplaint(t *testing.T) {
+	page := html(t, &Run{Complaints: []string{"m3 has not healed\nline of its log\nanother", "client 1 crashed"}})
+	for _, part := range []string{"<li>m3 has not healed<details><summary class=\"small\">more</summary>line of its log\nanother</details></li>",
+		"<li>client 1 crashed</li>"} {
+		if !strings.Contains(page, part) {
+			t.Errorf("the page does not have %s", part)
+		}
+	}
+}
+
 // Whatever is in a run, it is text on the page: no element, no attribute, no script comes of
 // it.
 func TestHostileTextStaysText(t *testing.T) {

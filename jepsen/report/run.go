@@ -43,7 +43,7 @@ type Run struct {
 	Ops []jepsen.Op `json:"-"`
 	// Faults are when something was broken.
 	Faults []Fault `json:"-"`
-	// Files are the files beside the page; Write finds them.
+	// Files are the files beside the page. Write adds those that it makes, and the sizes.
 	Files []File `json:"-"`
 	// Cases are the results case by case, for report.json; nil for none.
 	Cases any `json:"cases,omitempty"`
@@ -90,6 +90,8 @@ func (f File) About() string {
 		return "each operation of the clients and each fault, one a line, in the order of time"
 	case f.Name == "report.json":
 		return "this page for programs"
+	case strings.HasPrefix(f.Name, "traces"):
+		return "the events of a member that the protocol was to explain"
 	case memberLog.MatchString(f.Name):
 		return "the log of a member"
 	case strings.HasPrefix(f.Name, "client"):

@@ -31,8 +31,13 @@ func Write(dir, scratch string, r *Run) error {
 		err = errors.Join(err, writeFile(filepath.Join(dir, historyName),
 			func(w io.Writer) error { return jepsen.WriteOps(w, r.Ops) }))
 	}
+	names = append(names, logs...)
+	for _, f := range r.Files {
+		names = append(names, f.Name)
+	}
 	shown := *r
-	for _, name := range append(names, logs...) {
+	shown.Files = nil
+	for _, name := range names {
 		info, failed := os.Stat(filepath.Join(dir, name))
 		if failed != nil {
 			err = errors.Join(err, fmt.Errorf("report: %w", failed))

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -44,7 +45,11 @@ func TestWriteKeepsLogs(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := Write(dir, scratch, sample(1, time.Second)); err != nil {
+	r := sample(1, time.Second)
+	r.Files = []File{{Name: "traces/m1"}}
+	err := errors.Join(os.MkdirAll(filepath.Join(dir, "traces"), 0o755),
+		os.WriteFile(filepath.Join(dir, "traces", "m1"), []byte("four"), 0o644), Write(dir, scratch, r))
+	if err != nil {
 		t.Fatal(err)
 	}
 	entries, err := os.ReadDir(dir)
@@ -55,7 +60,7 @@ func TestWriteKeepsLogs(t *testing.T) {
 	for _, e := range entries {
 		names = append(names, e.Name())
 	}
-	want := "client1.log cluster2-m3.log history.jsonl index.html m1.log report.json"
+	want := "client1.log cluster2-m3.log history.jsonl index.html m1.log report.json traces"
 	if got := strings.Join(names, " "); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
@@ -63,7 +68,10 @@ func TestWriteKeepsLogs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range names {
+	if !strings.Contains(string(page), `<a href="traces/m1">traces/m1</a> <span class="soft">4 bytes`) {
+		t.Error("the page does not have the traces")
+	}
+	for _, name := range slices.DeleteFunc(names, func(name string) bool { return name == "traces" }) {
 		if link := fmt.Sprintf(`<a href="%s">`, name); name != "index.html" && !strings.Contains(string(page), link) {
 			t.Errorf("the page has no link %s", link)
 		}

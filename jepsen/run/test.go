@@ -122,12 +122,20 @@ func (t Test) Run(ctx context.Context) (*report.Run, error) {
 	t.Workloads = t.workloads()
 	s := &stage{test: t, result: &report.Run{Title: t.title(), Target: t.Target.Name, Began: time.Now(), Seed: t.Seed,
 		Again: t.Again}}
+	watching, stop := context.WithCancel(ctx)
+	machine, watched := newMachine(), make(chan struct{})
+	go func() {
+		defer close(watched)
+		machine.watch(watching)
+	}()
 	err := s.play(ctx)
+	stop()
+	<-watched
 	if err = errors.Join(err, s.close()); err != nil {
 		return nil, err
 	}
 	s.result.Took, s.result.Faults, s.result.Settings = time.Since(s.result.Began), s.field.faults,
-		t.settings(s.network)
+		append(t.settings(s.network), report.Setting{Name: "machine", Value: machine.text()})
 	return s.result, nil
 }
 

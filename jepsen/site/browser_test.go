@@ -16,6 +16,8 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"lockkeeper/jepsen"
+	"lockkeeper/jepsen/report"
+	"lockkeeper/jepsen/workload"
 )
 
 // openTab starts chromium with an empty profile, or skips the test if there is none.
@@ -74,8 +76,69 @@ const badContrast = `(() => {
 	return texts === 0 ? ["no text"] : [...bad].slice(0, 5);
 })()`
 
-// TestBrowser looks at every page on a phone, 360 pixels wide: nothing is wider than the screen,
-// and all texts have enough contrast, in light and in dark colours. Then it searches.
+// holdPhone makes the screen 360 pixels wide.
+func holdPhone(t *testing.T, ctx context.Context) {
+	t.Helper()
+	if err := chromedp.Do(ctx, chromedp.EmulateViewport(360, 740, chromedp.EmulateScale(1))); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// lookAt opens a page on the phone: nothing is wider than the screen, and all texts have enough
+// contrast, in light and in dark colours.
+func lookAt(t *testing.T, ctx context.Context, url string) {
+	t.Helper()
+	if err := chromedp.Do(ctx, chromedp.Navigate(url)); err != nil {
+		t.Fatal(url, err)
+	}
+	if width := eval[int](t, ctx, "document.documentElement.scrollWidth"); width > 360 {
+		t.Errorf("%s is %d pixels wide", url, width)
+	}
+	for _, scheme := range []string{"light", "dark"} {
+		if _, err := chromedp.Call(ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}}); err != nil {
+			t.Fatal(err)
+		}
+		for _, bad := range eval[[]string](t, ctx, badContrast) {
+			t.Errorf("%s, %s: too little contrast: %s", url, scheme, bad)
+		}
+	}
+}
+
+// TestReport looks at the page of a run in the same way, with a broken promise, a promise that
+// nothing checked, and a lost grant, all of it unfolded.
+func TestReport(t *testing.T) {
+	ctx := openTab(t)
+	const s = time.Second
+	long := strings.Repeat("word", 30)
+	r := &report.Run{
+		Title: "lock on 3 members", Target: "lockkeeper", Took: 9 * s, Again: "go run ./cmd/jepsen run " + long,
+		Members:  []report.Member{{Name: "m1", Addr: "10.0.0.1:1"}},
+		Settings: []report.Setting{{Name: "members", Value: "3"}}, Complaints: []string{long},
+		Faults: []report.Fault{{Kind: "partition", On: "m1 hears nobody", From: s, To: 5 * s}, {Kind: report.NoMajority, From: 2 * s, To: 3 * s}},
+		Ops: []jepsen.Op{
+			{Time: s / 2, Worker: "lock-1", Kind: jepsen.Info, F: jepsen.FConnected, Member: "10.0.0.1:1"},
+			{Time: s, Worker: "lock-1", Contender: "lock-1/1", Kind: jepsen.OK, F: jepsen.FAcquire, Lock: "/lock/mutex", Token: 1 << 40, Session: "0x1a2236e01840002"},
+			{Time: 4 * s, Worker: "lock-1", Contender: "lock-1/1", Kind: jepsen.Info, F: jepsen.FLost, Lock: "/lock/mutex", Value: "2700", Note: long},
+			{Time: 6 * s, Worker: "lock-2", Contender: "lock-2/1", Kind: jepsen.OK, F: jepsen.FAcquire, Lock: "/lock/mutex"},
+		},
+	}
+	r.Verdicts = []workload.Verdict{{Checker: "lock", Promise: "C6", Valid: workload.No, Text: long, Checked: 2, Unit: "grants",
+		Violations: []workload.Violation{{Text: long, Ops: r.Ops}}}, {Checker: "belief", Promise: "C6", Valid: workload.Unknown}}
+	dir := t.TempDir()
+	if err := report.Write(dir, t.TempDir(), r); err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(http.FileServer(http.Dir(dir)))
+	t.Cleanup(server.Close)
+	holdPhone(t, ctx)
+	lookAt(t, ctx, server.URL)
+	if shown := eval[bool](t, ctx, "document.querySelector('#losses + p + p + details table').checkVisibility()"); !shown {
+		t.Error("the story of the lost grant is not shown")
+	}
+}
+
+// TestBrowser looks at every page of the site, and searches.
 func TestBrowser(t *testing.T) {
 	ctx := openTab(t)
 	out := t.TempDir()
@@ -99,25 +162,9 @@ func TestBrowser(t *testing.T) {
 	}
 	slices.Sort(sources)
 	pages = append(pages, sources[0]) // they differ in nothing but the text
-	if err := chromedp.Do(ctx, chromedp.EmulateViewport(360, 740, chromedp.EmulateScale(1))); err != nil {
-		t.Fatal(err)
-	}
+	holdPhone(t, ctx)
 	for _, p := range pages {
-		if err := chromedp.Do(ctx, chromedp.Navigate(server.URL+"/"+p)); err != nil {
-			t.Fatal(p, err)
-		}
-		if width := eval[int](t, ctx, "document.documentElement.scrollWidth"); width > 360 {
-			t.Errorf("%s is %d pixels wide", p, width)
-		}
-		for _, scheme := range []string{"light", "dark"} {
-			if _, err := chromedp.Call(ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
-				Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}}); err != nil {
-				t.Fatal(err)
-			}
-			for _, bad := range eval[[]string](t, ctx, badContrast) {
-				t.Errorf("%s, %s: too little contrast: %s", p, scheme, bad)
-			}
-		}
+		lookAt(t, ctx, server.URL+"/"+p)
 	}
 	got := eval[string](t, ctx, `(async () => {
 		input.value = "how do I replace a member?";
