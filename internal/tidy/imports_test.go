@@ -174,7 +174,7 @@ const testImports = `
 	                       github.com/compose-spec/compose-go/v2/cli github.com/compose-spec/compose-go/v2/types
 	                       github.com/moby/buildkit/frontend/dockerfile/instructions github.com/moby/buildkit/frontend/dockerfile/parser
 	jepsen/pages:          jepsen internal/freeport
-	jepsen/site:           jepsen github.com/chromedp/chromedp github.com/chromedp/cdproto/emulation
+	jepsen/site:           jepsen jepsen/report jepsen/workload github.com/chromedp/chromedp github.com/chromedp/cdproto/emulation
 	jepsen:                recipes internal/testcert
 	recipes/fence:         internal/s3test
 	locktest:              recipes github.com/go-zookeeper/zk

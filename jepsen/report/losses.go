@@ -136,8 +136,8 @@ func (r *Run) findLosses(holds []*hold) []Loss {
 	return losses
 }
 
-// belated is how long after the loss the library may say that it is without a connection, so that it
-// says it of the same silence.
+// belated is how long after the loss the library may say that it is without a connection, so that
+// it says it of the same silence.
 const belated = 10 * time.Millisecond
 
 // tell fills in what the holder heard, from whom, and when it was told.

@@ -64,7 +64,7 @@ var lossCases = []struct {
 			{Kind: "slow", On: "m2", From: 1 * time.Second, To: 2 * time.Second},
 			{Kind: NoMajority, From: 2 * time.Second, To: 3 * time.Second},
 			{Kind: "partition", On: "m3 hears nobody", From: 2 * time.Second, To: 5 * time.Second},
-			{Kind: "kill", On: "m3", From: 5 * time.Second, To: 6 * time.Second}, // after it was told
+			{Kind: "kill", On: "m3", From: 5 * time.Second, To: 6 * time.Second}, // after the loss
 			{Kind: "pause", On: "m30", From: 2 * time.Second, To: 5 * time.Second}},
 		causes: []string{"Its member m3: partition (m3 hears nobody) from 2.000 s to 5.000 s.",
 			"No majority of the members could act from 2.000 s to 3.000 s.",

@@ -18,8 +18,8 @@ type Run struct {
 	Title string `json:"title"`
 	// Target is the server software, as "lockkeeper" or "zookeeper 3.8.0".
 	Target string `json:"target"`
-	// Began is when the history began, by the wall clock, as the logs have it; Took how long the run
-	// was. It is at least as long as the history.
+	// Began is when the history began, by the wall clock, as the logs have it; Took is the length
+	// of the run, at least that of the history.
 	Began time.Time     `json:"began"`
 	Took  time.Duration `json:"-"`
 	// Seed decided the run's choices; Again the command line that makes them again.

@@ -31,8 +31,8 @@ func TestWriteFile(t *testing.T) {
 	}
 }
 
-// The logs of a scratch directory are kept, and the page links to them by relative names. Those that
-// a member has in its data directory are not.
+// The logs of a scratch directory are kept, and the page links to them by relative names. Those
+// that a member has in its data directory are not.
 func TestWriteKeepsLogs(t *testing.T) {
 	scratch, dir := t.TempDir(), filepath.Join(t.TempDir(), "report")
 	for name, text := range map[string]string{

@@ -58,8 +58,8 @@ func cpuTicks() (busy, total int64) {
 	return parseTicks(string(stat))
 }
 
-// parseTicks reads the first line of /proc/stat: cpu user nice system idle iowait irq softirq steal,
-// and the time of guests, which user and nice have already.
+// parseTicks reads the first line of /proc/stat: cpu user nice system idle iowait irq softirq
+// steal, and the time of guests, which user and nice have already.
 func parseTicks(stat string) (busy, total int64) {
 	line, _, _ := strings.Cut(stat, "\n")
 	for i, field := range strings.Fields(strings.TrimPrefix(line, "cpu")) {
