@@ -272,7 +272,7 @@ func TestUnfinishedSegmentIsRemoved(t *testing.T) {
 		if err != nil || len(repaired) != 1 || !strings.Contains(repaired[0], path) || slices.Contains(left.paths(), path) {
 			t.Fatalf("%v, repaired %q", err, repaired)
 		}
-		if err := p.kept(l); err != nil {
+		if err := errors.Join(p.kept(l), l.Close()); err != nil {
 			t.Error(err)
 		}
 	}
