@@ -60,7 +60,7 @@ var plantedJava = []planted{
 	{"a guard without a check", javaGrant, []string{"check().forPath(node)", "check().forPath(\"/\")"},
 		"guard", `does not say ["refused" "h"]`},
 	{"a guard that is refused is no loss", javaGrant, []string{"KeeperException.NoNodeException e", "KeeperException.BadVersionException e"},
-		"guard", `does not say ["refused" "h"]`},
+		"guard", `instead of ["refused" "h"]`},
 	{"other layouts are overtaken", javaLayouts, []string{"numbered ? ", "numbered && name.contains(lockName) ? "},
 		"layouts", "has not waited"},
 }
@@ -85,7 +85,7 @@ var plantedPython = []planted{
 	{"a guard without a check", pythonLocks, []string{"self.check(grant.node, -1)", "self.check(\"/\", -1)"},
 		"guard", `does not say ["refused" "h"]`},
 	{"an operation's failure goes unnoticed", pythonLocks, []string{"                raise result", "                pass"},
-		"guard", `does not say ["failed" "h" "guard"]`},
+		"guard", "want the error of the write"},
 	{"other layouts are overtaken", pythonLocks, []string{`_SHARED_EXCLUDES = ["-", "_"]`, `_SHARED_EXCLUDES = ["-"]`},
 		"layouts", "has not waited"},
 	{"readers wait for readers", pythonLocks, []string{"(?<!__rlock_)(?<!__READ_)_", "_"},

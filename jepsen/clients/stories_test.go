@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"path"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -302,6 +303,9 @@ func semaphore(s *stage, l language) {
 	s.do(c, "c", "release", "released")
 }
 
+// noNode is the error NoNode, as a contender in Python and one in Java name it.
+var noNode = regexp.MustCompile(`^(NoNodeError\(|org\.apache\.zookeeper\.KeeperException\$NoNodeException)`)
+
 // guard has a holder write to a node of the cluster, guarded by its lock's node: while it holds the
 // lock; when the node written to is missing, which is no loss; when its lock's node is deleted in
 // front of the write, which the cluster refuses; and after the release.
@@ -313,7 +317,9 @@ func guard(s *stage, l language) {
 	s.granted(s.do(c, "h", "acquire", "granted"), lock)
 	from := c.said()
 	s.send(c, "h", "guard")
-	s.await(c, from, "failed", "h", "guard")
+	if l := s.await(c, from, "failed", "h", "guard"); !noNode.MatchString(l.words[3]) {
+		s.failf("%q, want the error of the write", l)
+	}
 	_, err := s.conn.Create(data, []byte("0"), 0, zk.WorldACL(zk.PermAll))
 	s.must(err)
 	want := func(text string, version int32) {
