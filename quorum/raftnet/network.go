@@ -250,16 +250,19 @@ func (n *network) serve(from raft.ServerID, s *conn) error {
 		if err != nil {
 			return err
 		}
+		var answered func(answer any)
+		if n.observe != nil && kind != rpcNotice {
+			answered = n.observe(req)
+		}
 		if q, ok := req.(*raft.AppendEntriesRequest); ok {
+			if n.checker != nil {
+				q.PrevLogTerm = n.local.PrevTerm(q.PrevLogEntry, q.PrevLogTerm)
+			}
 			n.local.Heard(q)
 		}
 		if kind == rpcNotice {
 			n.hand(raft.RPC{Command: req, RespChan: make(chan raft.RPCResponse, 1)}, n.port.Done())
 			continue
-		}
-		var answered func(answer any)
-		if n.observe != nil {
-			answered = n.observe(req)
 		}
 		answer, err := n.ask(from, raft.RPC{Command: req, RespChan: answers}, answers, source)
 		if err != nil {
@@ -285,11 +288,7 @@ func (n *network) decode(from raft.ServerID, kind rpcKind, body []byte) (req any
 	if req, err = decodeRequest(kind, body); err != nil || n.checker == nil {
 		return req, err
 	}
-	err = n.checker.check(from, req)
-	if q, ok := req.(*raft.AppendEntriesRequest); ok && err == nil {
-		q.PrevLogTerm = n.checker.local.PrevTerm(q.PrevLogEntry, q.PrevLogTerm)
-	}
-	return req, err
+	return req, n.checker.check(from, req)
 }
 
 // ask has the library answer a request of a member, unless it is a heartbeat that needs no main

@@ -252,6 +252,11 @@ func (c *Checker) savedTerm(d *disk, n uint64) error {
 	if n < d.term {
 		return fmt.Errorf("its term was %d (Raft, figure 2: the term increases monotonically)", d.term)
 	}
+	if n > d.term && d.world != nil {
+		// It may stand for election in it, with this log: by the time at which its request arrives
+		// it may have followed another leader of the term.
+		d.world.term(n).stands[d.id] = d.last()
+	}
 	d.term = n
 	return nil
 }
