@@ -3,6 +3,7 @@ package simtest
 import (
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -307,6 +308,21 @@ func (m *member) damageSnapshot(rng *rand.Rand) bool {
 type damagedSnapshot struct {
 	disk *simdisk.Disk
 	id   string
+}
+
+// verified opens the snapshots of a disk as the store of real members does, which verifies a
+// checksum of the whole file first.
+type verified struct {
+	*simdisk.Disk
+	m *member
+}
+
+// Open implements raft.SnapshotStore.
+func (v verified) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
+	if v.m.damaged == (damagedSnapshot{v.Disk, id}) {
+		return nil, nil, fmt.Errorf("snapshot %s: %w: its checksum does not match", id, store.ErrDamaged)
+	}
+	return v.Disk.Open(id)
 }
 
 // checkRefusal checks that a start on a disk with a damaged snapshot has failed, with an error that

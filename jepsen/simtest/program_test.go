@@ -30,7 +30,7 @@ const segmentBytes = 64 << 10
 // of the member's host.
 func startProgram(m *member, disk *simdisk.Disk, without ...int) (*program, error) {
 	host := m.c.net.Host(m.name)
-	stores, err := store.OpenOn(disk.Files(), segmentBytes, disk, disk)
+	stores, err := store.OpenOn(disk.Files(), segmentBytes, disk, verified{disk, m})
 	if err != nil {
 		return nil, err
 	}
