@@ -22,8 +22,8 @@ import (
 // The answer lists the sessions with a lease that the leader has extended. Lag is how long before
 // it received the report the leader was last proven to be the leader; it counts against the
 // confirmation. All moments are of clock.Clock.Now, which counts suspends. For each disk that the
-// leader knows there is the committed index up to which it has acknowledged entries: the next
-// leader is to know it, too.
+// leader knows, in ascending order, there is the committed index up to which it has acknowledged
+// entries: the next leader is to know it, too.
 const (
 	leaseConfirmed byte = 1
 	leaseNotLeader byte = 2
@@ -50,17 +50,17 @@ func (a *leaseAnswer) code(c *codec.Codec) {
 }
 
 func (a *leaseAnswer) codeAcked(c *codec.Codec) {
-	disks := slices.Collect(maps.Keys(a.acked))
+	disks := slices.Sorted(maps.Keys(a.acked))
 	n := uint8(min(len(disks), math.MaxUint8))
 	codec.U8(c, &n)
 	if c.Decoding() {
 		a.acked, disks = map[peer.DiskID]uint64{}, make([]peer.DiskID, n)
 	}
-	for _, disk := range disks[:n] {
-		index := a.acked[disk]
-		c.U64((*uint64)(&disk))
-		c.U64(&index)
-		a.acked[disk] = index
+	for i := range disks[:n] {
+		index := a.acked[disks[i]]
+		c.U64((*uint64)(&disks[i]), &index)
+		c.Refuse(i > 0 && disks[i] <= disks[i-1])
+		a.acked[disks[i]] = index
 	}
 }
 
