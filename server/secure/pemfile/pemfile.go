@@ -157,6 +157,9 @@ func (p *parser) inside(text string) (rest string, err error) {
 		return "", &Error{p.line, fmt.Sprintf("%s is not the END of the %s that begins in line %d",
 			quote(endMark+after), p.open.Type, p.open.Line)}
 	}
+	if strings.HasPrefix(rest, strings.Trim(beginMark, "- ")) {
+		return "", &Error{p.line, "an END and a BEGIN share their dashes: each has five of its own on both sides"}
+	}
 	return rest, p.close()
 }
 
