@@ -26,22 +26,25 @@ func (l recordedListener) Applied(store *znode.Store, c *znode.Command, res *zno
 
 // Restored implements quorum.Listener.
 func (l recordedListener) Restored(store *znode.Store) {
-	l.recorder.Restored()
+	l.recorder.Restored(store.Zxid())
 	l.Listener.Restored(store)
 }
 
-// recordedConn records that bytes leave for the client.
+// recordedConn records the bytes that leave for the client.
 type recordedConn struct {
 	session.Conn
-	sent func()
+	offer func(b []byte)
+	sent  func(n int)
 }
 
 // WriteUntil implements session.Conn.
 func (c recordedConn) WriteUntil(b []byte, until time.Time) (int, error) {
 	if time.Now().Before(until) {
-		c.sent()
+		c.offer(b)
 	}
-	return c.Conn.WriteUntil(b, until)
+	n, err := c.Conn.WriteUntil(b, until)
+	c.sent(n)
+	return n, err
 }
 
 // recorded is the connection of a session to be given to the session.
@@ -49,6 +52,6 @@ func recorded(m *zoocfg.Machine, c session.Conn, s *session.Session, tick time.D
 	if m.Recorder == nil {
 		return c
 	}
-	id, generation, timeout := s.ID(), s.Generation(), s.Stats().Timeout
-	return recordedConn{c, func() { m.Recorder.Sent(id, generation, timeout, tick) }}
+	offer, sent := m.Recorder.Connected(s.ID(), s.Generation(), s.Stats().Timeout, tick)
+	return recordedConn{c, offer, sent}
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"lockkeeper/wire"
 )
 
 // Checker explains the events of the members of one or more clusters. The zero value is not usable;
@@ -34,12 +36,13 @@ type disk struct {
 	term     uint64
 	voteTerm uint64
 	vote     raft.ServerID
-	first    uint64 // of the log
-	end      *node  // of the log; nil: the log is empty
-	snapshot *node  // the newest snapshot ends here; nil: there is none
-	imported Place  // imported data end here, in a disk of no cluster
-	applied  uint64 // the newest entry that the process has applied, as far as is known
-	setBack  bool   // it was exchanged, and not started since
+	first    uint64    // of the log
+	end      *node     // of the log; nil: the log is empty
+	snapshot *node     // the newest snapshot ends here; nil: there is none
+	imported Place     // imported data end here, in a disk of no cluster
+	applied  uint64    // the newest entry that the process has applied, as far as is known
+	zxid     wire.Zxid // of its state, as far as is known
+	setBack  bool      // it was exchanged, and not started since
 	asks     map[uint64]ask
 	removals int
 	action   Action // the newest
@@ -95,7 +98,7 @@ func (c *Checker) explain(d *disk, e Event) (err error) {
 	case Applied:
 		err = c.applied(d, e)
 	case Restored:
-		err = d.restored()
+		err = d.restored(e)
 	case Sent:
 		if d.world != nil {
 			err = d.world.sessions.told(e)
@@ -141,7 +144,7 @@ func (d *disk) has(e *node) bool {
 // not.
 func (c *Checker) started(d *disk, e Event) error {
 	defer clear(d.asks) // who asked is not answered any more; the vote may have been saved
-	d.applied = 0
+	d.applied, d.zxid = 0, 0
 	if d.setBack {
 		*d = disk{id: d.id, action: d.action, world: d.world, first: 1, asks: d.asks, term: e.Term,
 			voteTerm: e.VoteTerm, vote: e.Of}
@@ -641,18 +644,25 @@ func (c *Checker) applied(d *disk, e Event) error {
 	if !d.has(n) {
 		return fmt.Errorf("it is not on its disk, whose log ends with %v", placeOf(d.last()))
 	}
-	if e.Last.Index <= d.applied {
-		return fmt.Errorf("the state goes back: it had entry %d", d.applied)
+	before := d.applied
+	if e.Last.Index <= before {
+		return fmt.Errorf("the state goes back: it had entry %d", before)
 	}
 	d.applied = e.Last.Index
+	for _, x := range e.Commands {
+		d.zxid = max(d.zxid, x.Zxid)
+	}
 	if err := c.claimed(d, e, n); err != nil {
 		return err
 	}
-	return c.execute(w, e.Commands)
+	if err := c.execute(w, e.Commands); err != nil {
+		return err
+	}
+	return w.execution.add(before, e.Last.Index, e.Commands)
 }
 
 // restored is a state that a snapshot of a leader has replaced: by the same, or a newer one.
-func (d *disk) restored() error {
+func (d *disk) restored(e Event) error {
 	newest := uint64(0)
 	for _, a := range d.asks {
 		if a.Request == Install {
@@ -664,6 +674,10 @@ func (d *disk) restored() error {
 			d.applied, newest)
 	}
 	d.applied = newest
+	if d.world != nil {
+		d.world.sessions.replaced(d.id, d.zxid, e.Zxid)
+	}
+	d.zxid = e.Zxid
 	return nil
 }
 
@@ -682,6 +696,9 @@ func (c *Checker) execute(w *world, commands []Command) error {
 			}
 		}
 		if err := w.sessions.execute(x, w.commits.at(x.Index, c.now)); err != nil {
+			return err
+		}
+		if err := w.execution.change(x); err != nil {
 			return err
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"lockkeeper/wire"
 )
 
 const a, b, c raft.ServerID = "1-a", "2-b", "3-c"
@@ -55,6 +57,27 @@ func executed(commands ...Command) []Event {
 // told is bytes to the client of session 7, who believes in it for a second from then on.
 func told(on raft.ServerID, at time.Duration, generation uint64) Event {
 	return Event{On: on, Kind: Sent, At: at, Session: 7, Generation: generation, Belief: time.Second}
+}
+
+// framed is frames to the client of session 7, over the first connection.
+func framed(on raft.ServerID, frames ...Frame) Event {
+	e := told(on, 4*time.Second, 1)
+	e.Frames = frames
+	return e
+}
+
+// done is the entry 2.2 with a command, as a member executes it.
+func done(on raft.ServerID, c Command) Event {
+	c.Index, c.Session, c.Generation = 2, 7, 1
+	e := apply(on, 2, 2)
+	e.Commands = []Command{c}
+	return e
+}
+
+// replaced is a state that a snapshot has replaced, by the one with a zxid.
+func replaced(on raft.ServerID, zxid wire.Zxid) []Event {
+	ask := request(on, Install, 2, a, Place{2, 2})
+	return []Event{saveTerm(on, 2), ask, {On: on, Kind: Restored, Zxid: zxid}, yes(ask)}
 }
 
 // request is one of raft. Its number follows from its operands.
@@ -137,6 +160,14 @@ func TestExplained(t *testing.T) {
 			[]Event{told(b, 5*time.Second, 1)}),
 		"a client closes its session and is told so": append(executed(Command{Deed: Attached, Generation: 1},
 			Command{Deed: Closed, Generation: 1, Seq: 1}), told(a, 5*time.Second, 1)),
+		"a watch fires before the reply that shows its change, the others when the client connects again": {
+			framed(b, Frame{1, 5}, Frame{wire.XidNotification, 6}, Frame{2, 6}),
+			framed(b, Frame{wire.XidPing, 6}, Frame{wire.XidAuth, 0}, Frame{wire.XidNotification, -1},
+				Frame{wire.XidSetWatches, 6})},
+		"a state is replaced, and its clients have the last replies of the old one": slices.Concat(
+			[]Event{framed(c, Frame{1, 5})}, replaced(c, 7), []Event{framed(c, Frame{2, 6})}),
+		"a state is replaced by the same one": slices.Concat(
+			[]Event{framed(c, Frame{1, 5})}, replaced(c, 5), []Event{framed(c, Frame{2, 5})}),
 		"a voter is removed":                     slices.Concat([]Event{stored(a, change)}, sent(b, 2, a, two, change)),
 		"a member was set back":                  {{On: c, Kind: SetBack}, {On: c, Kind: Started}},
 		"a member lost its disk while it stored": {third, start("3-d")},
@@ -260,6 +291,17 @@ func TestNotExplained(t *testing.T) {
 			Command{Deed: Expired, Generation: 1})},
 		{"a client believes in a session when it ends", "believes in it until", append(
 			[]Event{told(b, 2500*time.Millisecond, 1)}, executed(Command{Deed: Expired, Generation: 1})...)},
+		{"a session ends twice", "ends again", executed(Command{Deed: Expired, Generation: 1},
+			Command{Deed: Expired, Generation: 1})},
+		{"two changes have one zxid", "each has its own", executed(
+			Command{Deed: Wrote, Generation: 1, Seq: 1, Zxid: 5, Changed: true},
+			Command{Deed: Wrote, Generation: 1, Seq: 2, Zxid: 5, Changed: true})},
+		{"a watch fires behind the reply that shows its change", "C3", []Event{
+			framed(b, Frame{1, 5}, Frame{2, 6}, Frame{wire.XidNotification, 6})}},
+		{"a read is answered before a write before it", "C2", []Event{framed(b, Frame{2, 5}), framed(b, Frame{1, 5})}},
+		{"a reply shows an older state", "C4", []Event{framed(b, Frame{1, 5}, Frame{2, 4})}},
+		{"a connection outlives the state of its member", "missed watches", slices.Concat(
+			[]Event{framed(c, Frame{1, 5})}, replaced(c, 7), []Event{framed(c, Frame{wire.XidPing, 7})})},
 		{"a member that lags sends bytes behind the end", "has ended", append(
 			executed(Command{Deed: Expired, Generation: 1}), told(b, 4*time.Second, 1))},
 		{"two clusters answer clients", "another cluster", slices.Concat(
@@ -275,6 +317,55 @@ func TestNotExplained(t *testing.T) {
 		err := check(append(begun(), x.more...))
 		if err == nil || !strings.Contains(err.Error(), x.because) {
 			t.Errorf("%s: %v, want %q", x.name, err, x.because)
+		}
+	}
+}
+
+// TestMembersExecuteTheSame: an entry that does something else on another member is not explained,
+// also if it does nothing there; a member that has started again executes what it has executed
+// before.
+func TestMembersExecuteTheSame(t *testing.T) {
+	wrote := Command{Deed: Wrote, Seq: 1, Zxid: 5, Changed: true, Result: 1}
+	other := wrote
+	other.Result = 2
+	again := Event{On: b, Kind: Started, Term: 2, VoteTerm: 2, Of: a, First: 1, Last: entry(2, 2).Place,
+		Entries: []Entry{first, entry(2, 2)}}
+	until := begun()[:len(begun())-2]
+	for _, x := range []struct {
+		more []Event
+		same bool
+	}{
+		{[]Event{done(a, wrote), done(b, wrote), again, done(b, wrote)}, true},
+		{[]Event{done(a, wrote), done(b, other)}, false},
+		{[]Event{done(a, wrote), apply(b, 2, 2)}, false},
+		{[]Event{apply(a, 2, 2), done(b, wrote)}, false},
+		{[]Event{done(a, wrote), done(b, wrote), again, done(b, other)}, false},
+	} {
+		err := check(append(slices.Clone(until), x.more...))
+		if x.same != (err == nil) || err != nil && !strings.Contains(err.Error(), "did something else") {
+			t.Errorf("%v: %v", x.more, err)
+		}
+	}
+}
+
+// TestCutter: frames are cut wherever writes end, and bytes that are offered again are no second
+// frame.
+func TestCutter(t *testing.T) {
+	stream := wire.AppendFrame(nil, &wire.ConnectResponse{SessionID: 7, Password: make([]byte, 16)})
+	want := []Frame{{1, 5}, {wire.XidNotification, 6}, {2, 6}}
+	for _, f := range want {
+		stream = wire.AppendReply(stream, wire.ReplyHeader{Xid: f.Xid, Zxid: f.Zxid}, wire.SyncResponse{Path: "/p"})
+	}
+	for offered := range len(stream) {
+		for written := range offered {
+			var c cutter
+			got := c.offer(stream[:offered])
+			c.sent(written)
+			got = append(got, c.offer(stream[written:offered])...)
+			c.sent(0)
+			if got = append(got, c.offer(stream[written:])...); !slices.Equal(got, want) {
+				t.Fatalf("%d bytes offered, %d written: %v, want %v", offered, written, got, want)
+			}
 		}
 	}
 }

@@ -35,9 +35,9 @@ const (
 	Answered Kind = "answer"
 	// Applied: the state has the entry (Last, Commands: all since the event before).
 	Applied Kind = "apply"
-	// Restored: a snapshot that a leader has sent has replaced the state.
+	// Restored: a snapshot that a leader has sent has replaced the state (Zxid).
 	Restored Kind = "restore"
-	// Sent: bytes leave for the client of a session (Session, Generation, Belief).
+	// Sent: bytes leave for the client of a session (Session, Generation, Belief, Frames).
 	Sent Kind = "send"
 )
 
@@ -87,7 +87,17 @@ type Command struct {
 	Deed       Deed           `json:"deed"`
 	Session    wire.SessionID `json:"session,omitempty"`
 	Generation uint64         `json:"generation,omitempty"`
-	Seq        uint64         `json:"seq,omitempty"` // of a request
+	Seq        uint64         `json:"seq,omitempty"`  // of a request
+	Zxid       wire.Zxid      `json:"zxid,omitempty"` // of the state after it
+	// Changed: it has created, changed or deleted nodes.
+	Changed bool   `json:"changed,omitempty"`
+	Result  uint64 `json:"result,omitempty"` // a digest of what it did, and of its answer
+}
+
+// Frame is a reply, or a notification, in the bytes for a client.
+type Frame struct {
+	Xid  wire.Xid  `json:"xid"`
+	Zxid wire.Zxid `json:"zxid"` // of its header
 }
 
 // Event is something that a member did.
@@ -113,6 +123,10 @@ type Event struct {
 	// Belief is for how long the client believes itself connected from now, if the bytes take as
 	// long as they may (docs/decisions/002-leases-that-silence-a-member.md).
 	Belief time.Duration `json:"belief,omitempty"`
+	// Frames are the frames that end in the bytes. Those that were to be sent before, and were not,
+	// are not among them.
+	Frames []Frame   `json:"frames,omitempty"`
+	Zxid   wire.Zxid `json:"zxid,omitempty"` // of the state
 }
 
 // String is the event as a line.
@@ -143,5 +157,7 @@ func (e Event) String() string {
 	word("session", e.Session != 0, e.Session)
 	word("generation", e.Generation > 0, e.Generation)
 	word("belief", e.Belief > 0, e.Belief)
+	word("frames", len(e.Frames) > 0, e.Frames)
+	word("zxid", e.Zxid > 0, e.Zxid)
 	return b.String()
 }

@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"fmt"
 	"hash/fnv"
 	"sync/atomic"
 	"time"
@@ -219,7 +220,8 @@ func (r *Recorder) Executed(c *znode.Command, res *znode.Result) {
 	if deed == "" {
 		return
 	}
-	x := Command{Deed: deed, Session: c.Session, Generation: c.Generation}
+	x := Command{Deed: deed, Session: c.Session, Generation: c.Generation, Zxid: res.Zxid,
+		Changed: len(res.Events) > 0, Result: resultOf(res)}
 	switch deed {
 	case Attached:
 		x.Generation = res.Generation
@@ -247,14 +249,32 @@ func deedOf(c *znode.Command, res *znode.Result) Deed {
 	return ""
 }
 
-// Restored is called when a snapshot of the leader has replaced the state, by the goroutine that
-// applies entries.
-func (r *Recorder) Restored() { r.event(Event{Kind: Restored}) }
+// resultOf is a digest of what a command did, and of its answer.
+func resultOf(res *znode.Result) uint64 {
+	h := fnv.New64a()
+	fmt.Fprint(h, res.Code, res.Zxid, res.Generation, res.Path, len(res.Multi))
+	for i := range res.Events {
+		fmt.Fprint(h, res.Events[i].Type, res.Events[i].Path)
+	}
+	return h.Sum64()
+}
 
-// Sent is called immediately before bytes are sent to the client of a session, with the timeout of
-// the session and the ticks of the cluster.
-func (r *Recorder) Sent(id wire.SessionID, generation uint64, timeout, tick time.Duration) {
-	r.event(Event{Kind: Sent, Session: id, Generation: generation, Belief: 2*timeout/3 + tick/2})
+// Restored is called when a snapshot of the leader has replaced the state, by the goroutine that
+// applies entries, with the zxid of the new state.
+func (r *Recorder) Restored(zxid wire.Zxid) { r.event(Event{Kind: Restored, Zxid: zxid}) }
+
+// Connected returns the functions for the bytes to the client of a session with this timeout, in a
+// cluster with these ticks: offer is to be called immediately before bytes are sent, and sent
+// behind it with the number of them that were. The next bytes are those behind them.
+func (r *Recorder) Connected(id wire.SessionID, generation uint64, timeout, tick time.Duration) (offer func(b []byte),
+	sent func(n int)) {
+	var frames cutter
+	e := Event{Kind: Sent, Session: id, Generation: generation, Belief: 2*timeout/3 + tick/2}
+	return func(b []byte) {
+		e := e
+		e.Frames = frames.offer(b)
+		r.event(e)
+	}, frames.sent
 }
 
 // recordedStable records the writes of the term and the vote.

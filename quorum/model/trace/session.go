@@ -5,6 +5,8 @@ import (
 	"sort"
 	"time"
 
+	"github.com/hashicorp/raft"
+
 	"lockkeeper/quorum/model"
 	"lockkeeper/wire"
 )
@@ -21,10 +23,11 @@ type session struct {
 	commands model.Commands
 	known    bool
 	expired  bool
-	// sent is of the connection with the newest generation to which bytes were sent, and until the
+	// sent is the generation of the newest connection to which bytes were sent, and until the
 	// moment at which its client knows itself disconnected.
 	sent  uint64
 	until time.Duration
+	conn  connection
 }
 
 func (s *sessions) get(id wire.SessionID) *session {
@@ -46,10 +49,24 @@ func (s *sessions) told(e Event) error {
 	case x.expired && e.Generation == x.commands.Generation:
 		return fmt.Errorf("session %v has ended (docs/decisions/002: its member is silent)", e.Session)
 	case e.Generation > x.sent:
-		x.until = 0
+		x.until, x.conn = 0, connection{on: e.On}
 	}
 	x.sent, x.until = e.Generation, max(x.until, e.At+e.Belief)
+	for _, f := range e.Frames {
+		if err := x.conn.send(f); err != nil {
+			return err
+		}
+	}
 	return nil
+}
+
+// replaced is the replacement of a member's state, which had the zxid had as far as is known.
+func (s *sessions) replaced(on raft.ServerID, had, by wire.Zxid) {
+	for _, x := range s.all {
+		if x.conn.on == on && max(had, x.conn.zxid) < by {
+			x.conn.replaced = by
+		}
+	}
 }
 
 // execute is a command that took effect. ended is the moment at which a majority had its entry.
@@ -57,14 +74,18 @@ func (s *sessions) execute(c Command, ended time.Duration) error {
 	x := s.get(c.Session)
 	switch c.Deed {
 	case Attached:
-		*x = session{known: true, commands: model.Commands{Generation: c.Generation}, sent: x.sent, until: x.until}
+		*x = session{known: true, commands: model.Commands{Generation: c.Generation}, sent: x.sent, until: x.until,
+			conn: x.conn}
 		if c.Generation > x.sent {
-			x.sent, x.until = c.Generation, 0
+			x.sent, x.until, x.conn = c.Generation, 0, connection{}
 		}
 	case Expired:
 		if x.known && c.Generation != x.commands.Generation {
 			return fmt.Errorf("session %v ends with its connection %d, and has connection %d (C7)",
 				c.Session, c.Generation, x.commands.Generation)
+		}
+		if x.expired {
+			return fmt.Errorf("session %v has ended before, and ends again (C7: its end is one command)", c.Session)
 		}
 		x.expired, x.known, x.commands.Generation = true, true, c.Generation
 		if x.sent == c.Generation && x.until > ended {

@@ -27,9 +27,10 @@ type world struct {
 	// unexplained are commits that need voters which no event has shown yet.
 	unexplained []claim
 
-	sessions sessions
-	commits  committing
-	serves   bool // a client's command has taken effect
+	sessions  sessions
+	execution execution
+	commits   committing
+	serves    bool // a client's command has taken effect
 }
 
 // term is an election, and the log of who has won it.
@@ -45,7 +46,7 @@ type term struct {
 
 func newWorld() *world {
 	return &world{nodes: map[Place]*node{}, terms: map[uint64]*term{},
-		sessions: sessions{all: map[wire.SessionID]*session{}}}
+		sessions: sessions{all: map[wire.SessionID]*session{}}, execution: execution{results: map[uint64]uint64{}}}
 }
 
 func (w *world) term(n uint64) *term {
