@@ -93,8 +93,14 @@ var ends = map[string][]string{
 	"loop":   {Looped},
 }
 
+// answerTimeout is how long a client's library may take for a command, beyond its Wait, before the
+// round is given up: a library may wait for ever for a connection.
+const answerTimeout = time.Minute
+
 // do has the client execute a command, and waits for its end.
 func (a *agent) do(ctx context.Context, step Command) (Event, error) {
+	ctx, cancel := context.WithTimeout(ctx, step.Wait+answerTimeout)
+	defer cancel()
 	from := a.history.len()
 	if err := a.send(step); err != nil {
 		return Event{}, err
