@@ -301,7 +301,8 @@ func TestNotExplained(t *testing.T) {
 		{"a read is answered before a write before it", "C2", []Event{framed(b, Frame{2, 5}), framed(b, Frame{1, 5})}},
 		{"a reply shows an older state", "C4", []Event{framed(b, Frame{1, 5}, Frame{2, 4})}},
 		{"a connection outlives the state of its member", "missed watches", slices.Concat(
-			[]Event{framed(c, Frame{1, 5})}, replaced(c, 7), []Event{framed(c, Frame{wire.XidPing, 7})})},
+			executed(Command{Deed: Attached, Generation: 1}), []Event{framed(c, Frame{1, 5})}, replaced(c, 7),
+			[]Event{framed(c, Frame{wire.XidPing, 7})})},
 		{"a member that lags sends bytes behind the end", "has ended", append(
 			executed(Command{Deed: Expired, Generation: 1}), told(b, 4*time.Second, 1))},
 		{"two clusters answer clients", "another cluster", slices.Concat(

@@ -49,9 +49,9 @@ func (s *sessions) told(e Event) error {
 	case x.expired && e.Generation == x.commands.Generation:
 		return fmt.Errorf("session %v has ended (docs/decisions/002: its member is silent)", e.Session)
 	case e.Generation > x.sent:
-		x.until, x.conn = 0, connection{on: e.On}
+		x.until, x.conn = 0, connection{}
 	}
-	x.sent, x.until = e.Generation, max(x.until, e.At+e.Belief)
+	x.sent, x.until, x.conn.on = e.Generation, max(x.until, e.At+e.Belief), e.On
 	for _, f := range e.Frames {
 		if err := x.conn.send(f); err != nil {
 			return err
