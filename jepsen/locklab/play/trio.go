@@ -295,7 +295,11 @@ func (t *trio) lateReply(ctx context.Context) error {
 	wait, cancel := context.WithTimeout(ctx, t.lease/2)
 	defer cancel()
 	e, err := t.history.await(wait, from, []string{"A"}, ends["lock"])
-	if err != nil || e.What != Locked {
+	if err != nil {
+		t.others.Go(func() { t.fail(t.giveBackLate(ctx, from)) })
+		return nil
+	}
+	if e.What != Locked {
 		return nil
 	}
 	if _, err := t.a.do(ctx, Command{Do: "read"}); err != nil {
@@ -306,6 +310,17 @@ func (t *trio) lateReply(ctx context.Context) error {
 		return err
 	}
 	_, err = t.a.do(ctx, Command{Do: "unlock", Wait: 2 * t.lease})
+	return err
+}
+
+// giveBackLate has A give back the lock if it gets it after all, since B and C may wait for it.
+func (t *trio) giveBackLate(ctx context.Context, from int) error {
+	ctx, cancel := context.WithTimeout(ctx, t.patience()+answerTimeout)
+	defer cancel()
+	e, err := t.history.await(ctx, from, []string{"A"}, append([]string{Killed}, ends["lock"]...))
+	if err == nil && e.What == Locked {
+		_, err = t.a.do(ctx, Command{Do: "unlock", Wait: 2 * t.lease})
+	}
 	return err
 }
 
