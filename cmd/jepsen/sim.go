@@ -156,7 +156,7 @@ type simRun struct {
 	json    *json.Encoder // nil for none
 	out     io.Writer
 	quiet   bool
-	// refused has only a simulation fail whose events the protocol does not explain.
+	// refused: a simulation has failed only if the protocol does not explain its events.
 	refused bool
 
 	mu             sync.Mutex

@@ -135,7 +135,8 @@ func (r *Result) Virtual() time.Duration { return time.Duration(r.VirtualMs) * t
 // OK says that nothing was wrong.
 func (r *Result) OK() bool { return len(r.Violations) == 0 }
 
-// Unexplained is the event that the protocol does not explain, with the rule; "" if it explains all.
+// Unexplained is the event that the protocol does not explain, with the rule; "" if it explains
+// all.
 func (r *Result) Unexplained() string {
 	_, text, _ := strings.Cut(r.Output, "the protocol does not explain this: ")
 	text, _, _ = strings.Cut(text, "\n")

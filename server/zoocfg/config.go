@@ -311,7 +311,8 @@ type Recorder interface {
 	Observe(request any) (answered func(answer any))
 	Executed(c *znode.Command, res *znode.Result)
 	Restored(zxid wire.Zxid)
-	Connected(id wire.SessionID, generation uint64, timeout, tick time.Duration) (offer func(b []byte), sent func(n int))
+	Connected(id wire.SessionID, generation uint64, timeout, tick time.Duration) (offer func(b []byte),
+		sent func(n int))
 }
 
 // Member is one machine of the cluster, as a server.N line of the configuration describes it.

@@ -296,6 +296,8 @@ func TestNotExplained(t *testing.T) {
 		{"two changes have one zxid", "each has its own", executed(
 			Command{Deed: Wrote, Generation: 1, Seq: 1, Zxid: 5, Changed: true},
 			Command{Deed: Wrote, Generation: 1, Seq: 2, Zxid: 5, Changed: true})},
+		{"a node has another time than its entry", "C8", executed(
+			Command{Deed: Wrote, Generation: 1, Seq: 1, MtimeMs: 2, EntryMs: 1})},
 		{"a watch fires behind the reply that shows its change", "C3", []Event{
 			framed(b, Frame{1, 5}, Frame{2, 6}, Frame{wire.XidNotification, 6})}},
 		{"a read is answered before a write before it", "C2", []Event{framed(b, Frame{2, 5}), framed(b, Frame{1, 5})}},

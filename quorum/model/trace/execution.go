@@ -40,6 +40,9 @@ func (x *execution) add(after, last uint64, commands []Command) error {
 
 // change is a command that no member has executed before.
 func (x *execution) change(c Command) error {
+	if c.MtimeMs != c.EntryMs && c.MtimeMs > 0 && c.EntryMs > 0 {
+		return fmt.Errorf("it gives the time %d to a node, and its entry has %d (C8)", c.MtimeMs, c.EntryMs)
+	}
 	if !c.Changed {
 		return nil
 	}

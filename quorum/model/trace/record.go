@@ -204,12 +204,17 @@ func (l recordedLog) SetCommitIndex(index uint64) {
 	for i := r.earlier; i < len(r.commands); i++ {
 		r.commands[i].Index = index
 	}
-	r.earlier = len(r.commands)
 	var e raft.Log
 	if err := l.GetLog(index, &e); err == nil { // it may be compacted, or its disk may have failed
+		if entry, err := znode.DecodeEntry(e.Data); err == nil {
+			for i := r.earlier; i < len(r.commands); i++ {
+				r.commands[i].EntryMs = entry.TimeMs
+			}
+		}
 		r.event(Event{Kind: Applied, Last: Place{e.Index, e.Term}, Commands: r.commands})
-		r.commands, r.earlier = nil, 0
+		r.commands = nil
 	}
+	r.earlier = len(r.commands)
 	l.Log.SetCommitIndex(index)
 }
 
@@ -222,6 +227,9 @@ func (r *Recorder) Executed(c *znode.Command, res *znode.Result) {
 	}
 	x := Command{Deed: deed, Session: c.Session, Generation: c.Generation, Zxid: res.Zxid,
 		Changed: len(res.Events) > 0, Result: resultOf(res)}
+	if res.Stat.Mzxid == res.Zxid {
+		x.MtimeMs = res.Stat.Mtime
+	}
 	switch deed {
 	case Attached:
 		x.Generation = res.Generation
