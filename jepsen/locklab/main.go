@@ -544,9 +544,7 @@ func (o options) tables(d *page.Document) (table page.Table, place, text string)
 		return d.Cuts(), "lock-lab-cuts", d.CutsMarkdown()
 	case o.brief:
 		return d.Brief(), "lock-lab-brief", d.BriefMarkdown()
-	case o.long:
-		return d.Fences(), "lock-lab-long", d.FencesMarkdown()
-	case o.fences != "" && o.ways != "": // else they are a column
+	case o.long, o.fences != "" && o.ways != "": // else they are a column
 		return d.Fences(), "lock-lab-fences", d.FencesMarkdown()
 	}
 	return d.Totals(), "lock-lab", d.Markdown()
