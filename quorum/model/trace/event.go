@@ -127,8 +127,8 @@ type Event struct {
 	// Belief is for how long the client believes itself connected from now, if the bytes take as
 	// long as they may (docs/decisions/002-leases-that-silence-a-member.md).
 	Belief time.Duration `json:"belief,omitempty"`
-	// Frames are the frames that end in the bytes. Those that were to be sent before, and were not,
-	// are not among them.
+	// Frames are the frames that end in the bytes. Bytes that are sent again, because the connection
+	// did not take them, have none.
 	Frames []Frame   `json:"frames,omitempty"`
 	Zxid   wire.Zxid `json:"zxid,omitempty"` // of the state
 }
