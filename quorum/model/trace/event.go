@@ -92,8 +92,8 @@ type Command struct {
 	// Changed: it has created, changed or deleted nodes.
 	Changed bool   `json:"changed,omitempty"`
 	Result  uint64 `json:"result,omitempty"` // a digest of what it did, and of its answer
-	// MtimeMs is the time that it has given to the node of its answer, EntryMs the time of its entry,
-	// in milliseconds since 1970; 0: it has given none, or its entry is compacted.
+	// MtimeMs is the time that it has given to the node of its answer, EntryMs the time of its
+	// entry, in milliseconds since 1970; 0: it has given none, or its entry is compacted.
 	MtimeMs int64 `json:"mtimeMs,omitempty"`
 	EntryMs int64 `json:"entryMs,omitempty"`
 }
@@ -127,8 +127,8 @@ type Event struct {
 	// Belief is for how long the client believes itself connected from now, if the bytes take as
 	// long as they may (docs/decisions/002-leases-that-silence-a-member.md).
 	Belief time.Duration `json:"belief,omitempty"`
-	// Frames are the frames that end in the bytes. Bytes that are sent again, because the connection
-	// did not take them, have none.
+	// Frames are the frames that end in the bytes. Bytes that are sent again, because the
+	// connection did not take them, have none.
 	Frames []Frame   `json:"frames,omitempty"`
 	Zxid   wire.Zxid `json:"zxid,omitempty"` // of the state
 }
