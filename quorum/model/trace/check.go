@@ -41,6 +41,7 @@ type disk struct {
 	snapshot *node     // the newest snapshot ends here; nil: there is none
 	imported Place     // imported data end here, in a disk of no cluster
 	applied  uint64    // the newest entry that the process has applied, as far as is known
+	executed uint64    // as applied, if the events show where that began; 0: they do not
 	zxid     wire.Zxid // of its state, as far as is known
 	setBack  bool      // it was exchanged, and not started since
 	asks     map[uint64]ask
@@ -144,7 +145,7 @@ func (d *disk) has(e *node) bool {
 // not.
 func (c *Checker) started(d *disk, e Event) error {
 	defer clear(d.asks) // who asked is not answered any more; the vote may have been saved
-	d.applied, d.zxid = 0, 0
+	d.applied, d.executed, d.zxid = 0, 0, 0
 	if d.setBack {
 		*d = disk{id: d.id, action: d.action, world: d.world, first: 1, asks: d.asks, term: e.Term,
 			voteTerm: e.VoteTerm, vote: e.Of}
@@ -644,11 +645,11 @@ func (c *Checker) applied(d *disk, e Event) error {
 	if !d.has(n) {
 		return fmt.Errorf("it is not on its disk, whose log ends with %v", placeOf(d.last()))
 	}
-	before := d.applied
-	if e.Last.Index <= before {
-		return fmt.Errorf("the state goes back: it had entry %d", before)
+	if e.Last.Index <= d.applied {
+		return fmt.Errorf("the state goes back: it had entry %d", d.applied)
 	}
-	d.applied = e.Last.Index
+	before := d.executed
+	d.applied, d.executed = e.Last.Index, e.Last.Index
 	for _, x := range e.Commands {
 		d.zxid = max(d.zxid, x.Zxid)
 	}
@@ -661,19 +662,25 @@ func (c *Checker) applied(d *disk, e Event) error {
 	return w.execution.add(before, e.Last.Index, e.Commands)
 }
 
-// restored is a state that a snapshot of a leader has replaced: by the same, or a newer one.
+// restored is a state that a snapshot of a leader has replaced: by the same, or a newer one. It is
+// one of those that the leader of the member's term has sent; some of them may never have arrived
+// whole.
 func (d *disk) restored(e Event) error {
-	newest := uint64(0)
+	newest, from := uint64(0), uint64(0)
 	for _, a := range d.asks {
-		if a.Request == Install {
-			newest = max(newest, a.Last.Index)
+		if a.Request != Install || a.Event.Term != d.term {
+			continue
+		}
+		newest = max(newest, a.Last.Index)
+		if a.Last.Index >= d.applied && (from == 0 || a.Last.Index < from) {
+			from = a.Last.Index
 		}
 	}
-	if newest < d.applied {
+	if from == 0 {
 		return fmt.Errorf("the state goes back: it had entry %d, and the snapshot ends with %d (UPSTREAM.md, 4)",
 			d.applied, newest)
 	}
-	d.applied = newest
+	d.applied, d.executed = from, 0
 	if d.world != nil {
 		d.world.sessions.replaced(d.id, d.zxid, e.Zxid)
 	}

@@ -166,6 +166,12 @@ func TestExplained(t *testing.T) {
 				Frame{wire.XidSetWatches, 6})},
 		"a state is replaced, and its clients have the last replies of the old one": slices.Concat(
 			[]Event{framed(c, Frame{1, 5})}, replaced(c, 7), []Event{framed(c, Frame{2, 6})}),
+		"a snapshot is sent that never arrives whole, and then an older one by another leader": slices.Concat(
+			[]Event{stored(a, entry(2, 3)), saveTerm(c, 2)}, sent(b, 2, a, two, entry(2, 3)),
+			[]Event{request(c, Install, 2, a, entry(2, 3).Place)},
+			stands(b, 3), granted(c, 3, b, entry(2, 3).Place), []Event{
+				request(c, Install, 3, b, two), {On: c, Kind: Restored}, yes(request(c, Install, 3, b, two)),
+				request(c, Append, 3, b, two, entry(2, 3)), stored(c, entry(2, 3)), apply(c, 2, 3)}),
 		"a state is replaced by the same one": slices.Concat(
 			[]Event{framed(c, Frame{1, 5})}, replaced(c, 5), []Event{framed(c, Frame{2, 5})}),
 		"a voter is removed":                     slices.Concat([]Event{stored(a, change)}, sent(b, 2, a, two, change)),
