@@ -443,11 +443,14 @@ func (c *Checker) removed(d *disk, e Event) error {
 		return nil
 	}
 	w := d.world
-	if e.First > d.first {
+	if e.First > d.first || d.conflicts(e.First) {
 		if e.Last.Index < d.end.Index {
 			return fmt.Errorf("its log goes on to %d", d.end.Index)
 		}
-		end := w.at(d.end, e.First-1)
+		var end *node // nil: nothing is left of the log behind the snapshot
+		if e.First > d.first {
+			end = w.at(d.end, e.First-1)
+		}
 		for x := w.at(w.committed, min(placeOf(w.committed).Index, d.end.Index)); x != nil &&
 			x.Index >= e.First; x = x.parent {
 			if w.has(d.end, x) {
@@ -474,6 +477,19 @@ func (c *Checker) removed(d *disk, e Event) error {
 		d.end = nil
 	}
 	return nil
+}
+
+// conflicts reports whether a request that is not answered has another entry at an index of the log
+// (Raft, section 5.3: then it and all behind it are removed).
+func (d *disk) conflicts(index uint64) bool {
+	own := d.world.at(d.end, index)
+	for _, a := range d.asks {
+		if n := len(a.Entries); own != nil && n > 0 && index >= a.Entries[0].Index && index <= a.Entries[n-1].Index &&
+			a.Entries[index-a.Entries[0].Index].Place != own.Place {
+			return true
+		}
+	}
+	return false
 }
 
 // asked is a request of a leader or a candidate.

@@ -172,6 +172,13 @@ func TestExplained(t *testing.T) {
 			stands(b, 3), granted(c, 3, b, entry(2, 3).Place), []Event{
 				request(c, Install, 3, b, two), {On: c, Kind: Restored}, yes(request(c, Install, 3, b, two)),
 				request(c, Append, 3, b, two, entry(2, 3)), stored(c, entry(2, 3)), apply(c, 2, 3)}),
+		"the log behind a snapshot conflicts with the leader's": slices.Concat(
+			[]Event{saveTerm(c, 2)}, sent(c, 2, a, first.Place, entry(2, 2), entry(2, 3)),
+			stands(b, 3), granted(a, 3, b, two), []Event{stored(b, entry(3, 3)),
+				request(c, Install, 3, b, two), saveTerm(c, 3), {On: c, Kind: Removed, First: 1, Last: Place{Index: 2}},
+				{On: c, Kind: Restored}, yes(request(c, Install, 3, b, two)),
+				request(c, Append, 3, b, two, entry(3, 3)), {On: c, Kind: Removed, First: 3, Last: Place{Index: 3}},
+				stored(c, entry(3, 3)), yes(request(c, Append, 3, b, two, entry(3, 3)))}),
 		"a state is replaced by the same one": slices.Concat(
 			[]Event{framed(c, Frame{1, 5})}, replaced(c, 5), []Event{framed(c, Frame{2, 5})}),
 		"a voter is removed":                     slices.Concat([]Event{stored(a, change)}, sent(b, 2, a, two, change)),
