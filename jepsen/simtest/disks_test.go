@@ -30,8 +30,8 @@ func (p *program) serverID() raft.ServerID {
 // spares reports whether the cluster has a majority without the disk of m. Members that are down
 // may have another configuration than those that are up, so all have to be up, but for a spare
 // machine that was never a member or is one no longer. The leader may be about to give a nonvoter
-// its vote, so there has to be a majority with that vote, too. While addresses are exchanged with
-// another cluster no disk is spared (exchange).
+// its vote that is lost by then, so there has to be a majority with that vote, too. While addresses
+// are exchanged with another cluster no disk is spared (exchange).
 func (c *cluster) spares(m *member) bool {
 	if c.exchanged != nil && c.exchanged() {
 		return false
@@ -56,7 +56,7 @@ func (c *cluster) spares(m *member) bool {
 		for _, soon := range []bool{false, true} {
 			voters, left := 0, 0
 			for _, s := range servers {
-				if s.Suffrage == raft.Voter || soon && promoted[s.ID] {
+				if s.Suffrage == raft.Voter || soon && promoted[s.ID] && !whole[s.ID] {
 					voters++
 					if whole[s.ID] {
 						left++
