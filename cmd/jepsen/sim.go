@@ -156,8 +156,7 @@ type simRun struct {
 	json    *json.Encoder // nil for none
 	out     io.Writer
 	quiet   bool
-	// refused: a simulation has failed only if the protocol does not explain its events.
-	refused bool
+	refused bool // see failed
 
 	mu             sync.Mutex
 	next           uint64 // simulations that have begun
@@ -209,6 +208,12 @@ func (s *simRun) take(keepGoing bool) (seed uint64, more bool) {
 	return seed, true
 }
 
+// failed reports whether a simulation has failed; if refused is true, only if the protocol does not
+// explain its events.
+func failed(r *sim.Result, refused bool) bool {
+	return !r.OK() && (!refused || r.Unexplained() != "")
+}
+
 func (s *simRun) ended(r *sim.Result, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -225,7 +230,7 @@ func (s *simRun) ended(r *sim.Result, err error) {
 	if s.json != nil {
 		s.err = errors.Join(s.err, s.json.Encode(r))
 	}
-	if r.OK() || s.refused && r.Unexplained() == "" {
+	if !failed(r, s.refused) {
 		s.passed++
 	} else {
 		s.failed++
@@ -355,7 +360,7 @@ func (s *simRun) hunt(ctx context.Context, e mutant.Entry) (caught *sim.Result, 
 		for seed := range s.flags.seeds {
 			r, err := s.program.Run(ctx, sim.Simulation{Scenario: e.Scenario, Seed: s.flags.first + seed,
 				Mutation: e.Name, Virtual: s.flags.virtual})
-			if err != nil || !r.OK() && (!e.Refused || r.Unexplained() != "") {
+			if err != nil || failed(r, e.Refused) {
 				return r, fmt.Sprintf("by %s, run %d", e.Scenario, seed+1), err
 			}
 		}

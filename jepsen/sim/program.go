@@ -136,7 +136,7 @@ func (r *Result) Virtual() time.Duration { return time.Duration(r.VirtualMs) * t
 func (r *Result) OK() bool { return len(r.Violations) == 0 }
 
 // Unexplained is the event that the protocol does not explain, with the rule; "" if it explains
-// all.
+// all. It follows the words of jepsen/simtest (explained.report).
 func (r *Result) Unexplained() string {
 	_, text, _ := strings.Cut(r.Output, "the protocol does not explain this: ")
 	text, _, _ = strings.Cut(text, "\n")

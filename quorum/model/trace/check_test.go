@@ -338,8 +338,7 @@ func TestNotExplained(t *testing.T) {
 }
 
 // TestMembersExecuteTheSame: an entry that does something else on another member is not explained,
-// also if it does nothing there; a member that has started again executes what it has executed
-// before.
+// also if it does nothing there; a member that has started again does the same once more.
 func TestMembersExecuteTheSame(t *testing.T) {
 	wrote := Command{Deed: Wrote, Seq: 1, Zxid: 5, Changed: true, Result: 1}
 	other := wrote

@@ -91,7 +91,7 @@ type Command struct {
 	Zxid       wire.Zxid      `json:"zxid,omitempty"` // of the state after it
 	// Changed: it has created, changed or deleted nodes.
 	Changed bool   `json:"changed,omitempty"`
-	Result  uint64 `json:"result,omitempty"` // a digest of what it did, and of its answer
+	Result  uint64 `json:"result,omitempty"` // a digest of its effects and its answer
 	// MtimeMs is the time that it has given to the node of its answer, EntryMs the time of its
 	// entry, in milliseconds since 1970; 0: it has given none, or its entry is compacted.
 	MtimeMs int64 `json:"mtimeMs,omitempty"`

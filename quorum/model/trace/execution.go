@@ -8,15 +8,15 @@ import (
 	"lockkeeper/wire"
 )
 
-// execution is what the commands of a cluster have done. Every member that executes an entry does
+// execution is the effects of the entries of a cluster. Every member that executes an entry does
 // the same.
 type execution struct {
-	results map[uint64]uint64 // a digest of what each entry did, by its index; 0: nothing
+	results map[uint64]uint64 // a digest of the effects of each entry, by its index; 0: none
 	zxid    wire.Zxid         // of the newest change
 }
 
-// add is what a member has executed: entries behind the index after, up to last. If after is 0, it
-// is not known where they begin, and there may be more than the last of them.
+// add takes the entries that a member has executed: those behind the index after, up to last. If
+// after is 0, their beginning is not known, and there may be more than the last.
 func (x *execution) add(after, last uint64, commands []Command) error {
 	if after == 0 {
 		after = last - 1

@@ -257,7 +257,7 @@ func deedOf(c *znode.Command, res *znode.Result) Deed {
 	return ""
 }
 
-// resultOf is a digest of what a command did, and of its answer.
+// resultOf is a digest of the effects of a command and its answer.
 func resultOf(res *znode.Result) uint64 {
 	h := fnv.New64a()
 	fmt.Fprint(h, res.Code, res.Zxid, res.Generation, res.Path, len(res.Multi))
