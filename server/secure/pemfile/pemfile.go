@@ -114,6 +114,9 @@ func (p *parser) outside(text string) (rest string, err error) {
 	if !found || !closed || strings.TrimSpace(label) == "" {
 		return "", p.comment(text)
 	}
+	if strings.HasPrefix(rest, "BEGIN") {
+		return "", p.shared("two BEGINs")
+	}
 	p.open = &Block{Type: label, Headers: map[string]string{}, Line: p.line}
 	p.inHeaders, p.header = true, ""
 	p.base64.Reset()
@@ -134,7 +137,7 @@ func (p *parser) comment(text string) error {
 	switch {
 	case strings.HasPrefix(text, "#"):
 	case boundary.MatchString(text), mention.MatchString(text) && dashes.MatchString(text),
-		strings.Contains(text, beginMark):
+		hasBegin(text):
 		return &Error{p.line, fmt.Sprintf("%s looks like the beginning or the end of a block, and is neither: "+
 			"-----BEGIN LABEL----- and -----END LABEL----- are lines of their own", quote(text))}
 	case content.MatchString(text):
@@ -145,10 +148,10 @@ func (p *parser) comment(text string) error {
 
 // inside reads the content of a block, or its END. It returns the rest.
 func (p *parser) inside(text string) (rest string, err error) {
-	if strings.Contains(text, beginMark) && strings.Index(text, beginMark) < max(strings.Index(text, endMark), 1) {
+	body, after, ends := strings.Cut(text, endMark)
+	if hasBegin(body) {
 		return "", p.open.Errorf("BEGIN %s has no END before the next BEGIN, in line %d", p.open.Type, p.line)
 	}
-	body, after, ends := strings.Cut(text, endMark)
 	if err := p.content(clean(body)); err != nil || !ends {
 		return "", err
 	}
@@ -157,10 +160,19 @@ func (p *parser) inside(text string) (rest string, err error) {
 		return "", &Error{p.line, fmt.Sprintf("%s is not the END of the %s that begins in line %d",
 			quote(endMark+after), p.open.Type, p.open.Line)}
 	}
-	if strings.HasPrefix(rest, strings.Trim(beginMark, "- ")) {
-		return "", &Error{p.line, "an END and a BEGIN share their dashes: each has five of its own on both sides"}
+	if strings.HasPrefix(rest, "BEGIN") {
+		return "", p.shared("an END and a BEGIN")
 	}
 	return rest, p.close()
+}
+
+// hasBegin says whether a cleaned text has a BEGIN at any place. clean has removed the space behind
+// a BEGIN at the end of a line.
+func hasBegin(text string) bool { return strings.Contains(text+" ", beginMark) }
+
+// shared is the error for two boundaries with five dashes between them.
+func (p *parser) shared(boundaries string) error {
+	return &Error{p.line, boundaries + " share their dashes: each has five of its own on both sides"}
 }
 
 // content takes a line between BEGIN and END.

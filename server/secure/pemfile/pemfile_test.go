@@ -58,6 +58,9 @@ func TestNothingIsLost(t *testing.T) {
 		"typographer's dash":  {a + strings.Replace(b, "-----B", "—B", 1), "line 6: "},
 		"only END":            {a + "-----END CERTIFICATE-----\n" + b, "line 6: "},
 		"dashes shared":       {strings.TrimSpace(a) + b[len("-----"):], "line 5: an END and a BEGIN share their dashes"},
+		"dashes of BEGINs":    {"-----BEGIN A-----BEGIN : x\n" + b, "line 1: two BEGINs share their dashes"},
+		"BEGIN ends a line":   {a + "0-----BEGIN \n" + b, "line 6: \"0-----BEGIN\" looks like the beginning"},
+		"BEGIN in a header":   {a + "-----BEGIN X-----\nx: -----BEGIN Y-----\n\nAAAA\n-----END X-----\n" + b, "line 6: BEGIN X has no END before the next BEGIN, in line 7"},
 		"END of another":      {a + strings.Replace(b, "END CERT", "END TRUSTED CERT", 1), `is not the END of the CERTIFICATE that begins in line 6`},
 		"NUL":                 {a + "\x00" + b, "line 6: has a NUL byte"},
 		"UTF-16":              {"\xff\xfe-\x00-\x00", "line 1: the file is in UTF-16"},
@@ -97,6 +100,9 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte("-----BEGIN A-----\nb: c\n\nAAAA\n-----END A-----"))
 	f.Add([]byte(strings.TrimSpace(file(first)) + "BEGIN "))
 	f.Add([]byte(strings.TrimSpace(file(first)) + "# -----BEGIN X-----"))
+	f.Add([]byte("0-----BEGIN "))
+	f.Add([]byte("-----BEGIN A-----BEGIN : x\n\nAAAA\n-----END A-----"))
+	f.Add([]byte("-----BEGIN A-----\nx: -----BEGIN \n\nAAAA\n-----END A-----"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		blocks, err := Parse(text)
 		if err != nil {
