@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"lockkeeper/internal/durable"
 )
@@ -67,6 +68,8 @@ type File struct {
 	place string
 	lock  *os.File
 	files durable.FS
+	// shared: another process may have the open lock, and shall keep the file when this one ends.
+	shared atomic.Bool
 }
 
 const (
@@ -149,8 +152,15 @@ func (f *File) remove() error {
 	return errors.Join(err, f.close())
 }
 
-// close gives the file to others, and leaves it as it is.
-func (f *File) close() error { return f.lock.Close() }
+// close gives the file to others, and leaves it as it is. A process that this one is starting has
+// the open lock until its own program begins, so the end of the lock does not wait for that, unless
+// the lock is shared.
+func (f *File) close() (err error) {
+	if !f.shared.Load() {
+		err = unlockFile(f.lock)
+	}
+	return errors.Join(err, f.lock.Close())
+}
 
 func encode(s state) []byte {
 	b := []byte(head)

@@ -70,8 +70,11 @@ func openOn(path string, log *slog.Logger, files durable.FS) (*Keeper, error) {
 }
 
 // Lock is the open file that keeps others off, for a process that shall go on keeping them off
-// after the end of this one.
-func (k *Keeper) Lock() *os.File { return k.file.lock }
+// after the end of this one. From this call on, the lock ends with the last process that has it.
+func (k *Keeper) Lock() *os.File {
+	k.file.shared.Store(true)
+	return k.file.lock
+}
 
 // Known returns a channel that is closed when Past is known.
 func (k *Keeper) Known() <-chan struct{} { return k.known }

@@ -12,16 +12,25 @@ import (
 const bootIDFile = "/proc/sys/kernel/random/boot_id"
 
 // lockFile takes the lock of an open file: ErrInUse if another process has it. The lock belongs to
-// the open file, and so ends with the last process that has inherited it.
+// the open file, and so ends with unlockFile, or with the last process that has inherited it.
 func lockFile(f *os.File) error {
+	err := flock(f, syscall.LOCK_EX|syscall.LOCK_NB)
+	switch {
+	case errors.Is(err, syscall.EWOULDBLOCK):
+		return ErrInUse
+	case err != nil:
+		return fmt.Errorf("lock it: %w", err)
+	}
+	return nil
+}
+
+// unlockFile ends the lock of an open file for all processes that have inherited it.
+func unlockFile(f *os.File) error { return flock(f, syscall.LOCK_UN) }
+
+func flock(f *os.File, how int) error {
 	for {
-		switch err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); {
-		case err == nil:
-			return nil
-		case errors.Is(err, syscall.EWOULDBLOCK):
-			return ErrInUse
-		case !errors.Is(err, syscall.EINTR):
-			return fmt.Errorf("lock it: %w", err)
+		if err := syscall.Flock(int(f.Fd()), how); !errors.Is(err, syscall.EINTR) {
+			return err
 		}
 	}
 }

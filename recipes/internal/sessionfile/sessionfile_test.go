@@ -121,6 +121,41 @@ func TestDamagedFile(t *testing.T) {
 	_ = mustOpen(t, path).Close(false)
 }
 
+// TestCloseWhileProcessesStart: who has closed a file can open it at once, though processes are
+// started meanwhile, which inherit it until their programs begin.
+func TestCloseWhileProcessesStart(t *testing.T) {
+	path, _ := filled(t)
+	stop := make(chan struct{})
+	var starts sync.WaitGroup
+	starts.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				if err := exec.Command("true").Run(); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		}
+	})
+	for range 500 {
+		k, err := Open(path, quiet)
+		if err != nil {
+			t.Error(err)
+			break
+		}
+		k.Stop()
+		if err := k.Close(false); err != nil {
+			t.Error(err)
+			break
+		}
+	}
+	close(stop)
+	starts.Wait()
+}
+
 // TestExposedFile: a file that others may read, or a link to another kind of file, is refused.
 func TestExposedFile(t *testing.T) {
 	path, _ := filled(t)
