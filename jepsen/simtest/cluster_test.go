@@ -2,6 +2,7 @@ package simtest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"runtime/debug"
@@ -13,6 +14,8 @@ import (
 
 	"lockkeeper/internal/simdisk"
 	"lockkeeper/internal/simnet"
+	"lockkeeper/quorum/model/trace"
+	"lockkeeper/quorum/store"
 	"lockkeeper/server"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
@@ -195,6 +198,9 @@ func (m *member) startWithout(without ...int) {
 	}
 	p, err := startProgram(m, m.disk, without...)
 	m.checkRefusal(err)
+	if errors.Is(err, store.ErrDamaged) {
+		m.c.explained.disk(m.disk, trace.Unreadable)
+	}
 	if mayReplaceDisk(err) {
 		m.setAside(err)
 		p, err = startProgram(m, m.disk, without...)

@@ -13,6 +13,7 @@ import (
 
 	"lockkeeper/internal/simdisk"
 	"lockkeeper/quorum"
+	"lockkeeper/quorum/model/trace"
 	"lockkeeper/quorum/raftnet"
 	"lockkeeper/quorum/store"
 )
@@ -253,7 +254,7 @@ func (n *nemesis) setDiskBack() func() {
 		}) {
 		return func() {}
 	}
-	n.c.explained.setBack(image)
+	n.c.explained.disk(image, trace.SetBack)
 	n.note("the disk of m%d was set back", m.id)
 	n.c.setBack++
 	time.Sleep(5 * time.Second)
@@ -288,6 +289,7 @@ func (m *member) heal() bool {
 // damage changes some bytes of the log of the member, which does not run, and says where.
 func (m *member) damage(rng *rand.Rand) string {
 	m.harmed = true
+	m.c.explained.disk(m.disk, trace.Damaged)
 	return m.disk.Damage(rng)
 }
 
@@ -299,6 +301,7 @@ func (m *member) damageSnapshot(rng *rand.Rand) bool {
 		return false
 	}
 	m.harmed, m.damaged = true, damagedSnapshot{m.disk, id}
+	m.c.explained.disk(m.disk, trace.Damaged)
 	m.c.journal.printf("damage to snapshot %s of m%d", id, m.id)
 	m.c.damagedSnapshots++
 	return true

@@ -80,14 +80,14 @@ func (x *explained) report(err error) {
 	x.c.t.Errorf("after %v: the protocol does not explain this: %v", x.c.journal.age(), err)
 }
 
-// setBack is told that a disk was exchanged for an earlier image of itself.
-func (x *explained) setBack(image *simdisk.Disk) {
-	identity, _ := image.Get([]byte(keyIdentity))
+// disk is told what has happened to a disk that no process uses.
+func (x *explained) disk(d *simdisk.Disk, what trace.Kind) {
+	identity, _ := d.Get([]byte(keyIdentity))
 	if len(identity) != 16 {
 		return // it belongs to no cluster yet
 	}
-	owner, disk := binary.BigEndian.Uint64(identity), binary.BigEndian.Uint64(identity[8:])
-	x.event(trace.Event{Kind: trace.SetBack, On: raftnet.ServerID(peer.MemberID(owner), peer.DiskID(disk))})
+	owner, id := binary.BigEndian.Uint64(identity), binary.BigEndian.Uint64(identity[8:])
+	x.event(trace.Event{Kind: what, On: raftnet.ServerID(peer.MemberID(owner), peer.DiskID(id))})
 }
 
 // keyIdentity is where a disk has its identity.

@@ -44,6 +44,7 @@ type disk struct {
 	executed uint64    // as applied, if the events show where that began; 0: they do not
 	zxid     wire.Zxid // of its state, as far as is known
 	setBack  bool      // it was exchanged, and not started since
+	damaged  bool      // bytes of it were changed
 	asks     map[uint64]ask
 	removals int
 	action   Action // the newest
@@ -84,6 +85,13 @@ func (c *Checker) explain(d *disk, e Event) (err error) {
 		err = c.started(d, e)
 	case SetBack:
 		d.setBack = true
+	case Damaged:
+		d.damaged = true
+	case Unreadable:
+		if !d.damaged {
+			err = errors.New("nobody has damaged the disk, and what it had is lost (C1: durable is what every " +
+				"start can read)")
+		}
 	case SavedTerm:
 		err = c.savedTerm(d, e.Term)
 	case SavedVote:
@@ -148,7 +156,7 @@ func (c *Checker) started(d *disk, e Event) error {
 	d.applied, d.executed, d.zxid = 0, 0, 0
 	if d.setBack {
 		*d = disk{id: d.id, action: d.action, world: d.world, first: 1, asks: d.asks, term: e.Term,
-			voteTerm: e.VoteTerm, vote: e.Of}
+			voteTerm: e.VoteTerm, vote: e.Of, damaged: d.damaged}
 	}
 	if e.Term < d.term {
 		return fmt.Errorf("its term was %d", d.term)

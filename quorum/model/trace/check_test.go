@@ -183,6 +183,7 @@ func TestExplained(t *testing.T) {
 			[]Event{framed(c, Frame{1, 5})}, replaced(c, 5), []Event{framed(c, Frame{2, 5})}),
 		"a voter is removed":                     slices.Concat([]Event{stored(a, change)}, sent(b, 2, a, two, change)),
 		"a member was set back":                  {{On: c, Kind: SetBack}, {On: c, Kind: Started}},
+		"a disk is damaged, and cannot be read":  {{On: c, Kind: Damaged}, {On: c, Kind: Unreadable}, start("3-d")},
 		"a member lost its disk while it stored": {third, start("3-d")},
 	} {
 		if err := check(append(begun(), more...)); err != nil {
@@ -290,6 +291,8 @@ func TestNotExplained(t *testing.T) {
 			[]Event{{On: b, Kind: SetBack}, {On: b, Kind: Started, Term: 1, First: 1, Last: first.Place,
 				Entries: []Entry{first}}},
 			stands(c, 3), granted(b, 3, c, first.Place))},
+		{"a disk that nobody has damaged cannot be read", "nobody has damaged",
+			[]Event{{On: b, Kind: Damaged}, {On: c, Kind: Unreadable}}},
 		{"an entry that its leader has not sent", "has not sent it", []Event{stored(c, entry(2, 2))}},
 		{"an entry is applied again", "the state goes back", []Event{apply(a, 2, 2)}},
 		{"a snapshot takes the state back", "the state goes back",

@@ -21,6 +21,10 @@ const (
 	Started Kind = "start"
 	// SetBack: the disk was exchanged for an earlier image of itself, while no process used it.
 	SetBack Kind = "set back"
+	// Damaged: bytes of the disk were changed, while no process used it.
+	Damaged Kind = "damage"
+	// Unreadable: a process could not open the disk, because of its content.
+	Unreadable Kind = "unreadable"
 	// SavedTerm: the term is durable (Term).
 	SavedTerm Kind = "term"
 	// SavedVote: the vote is durable (Term, Of).
