@@ -23,6 +23,7 @@ type holders struct {
 	mu      sync.Mutex
 	in      io.WriteCloser
 	holders map[string]*holder
+	opened  int   // holders, ever
 	ended   error // set when the process has
 }
 
@@ -111,12 +112,19 @@ func openHolder(library string) func(context.Context, lock.Config) (lock.Client,
 		if err != nil {
 			return nil, err
 		}
-		h := &holder{process: p, name: c.Node, config: c, answers: make(chan string, 1)}
-		p.mu.Lock()
-		p.holders[h.name] = h
-		p.mu.Unlock()
-		return h, nil
+		return p.add(c), nil
 	}
+}
+
+// add adds a holder under a name of its own: clients of two clusters share the process, and may
+// have the same node name.
+func (p *holders) add(c lock.Config) *holder {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.opened++
+	h := &holder{process: p, name: fmt.Sprintf("%s.%d", c.Node, p.opened), config: c, answers: make(chan string, 1)}
+	p.holders[h.name] = h
+	return h
 }
 
 // do executes a step.
