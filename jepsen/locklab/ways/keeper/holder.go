@@ -22,9 +22,8 @@ import (
 type holders struct {
 	mu      sync.Mutex
 	in      io.WriteCloser
-	holders map[string]*holder
-	opened  int   // holders, ever
-	ended   error // set when the process has
+	holders map[string]*holder // all that were ever opened
+	ended   error              // set when the process has
 }
 
 // processes are the holders' processes, one for each library; they end with this process.
@@ -121,8 +120,7 @@ func openHolder(library string) func(context.Context, lock.Config) (lock.Client,
 func (p *holders) add(c lock.Config) *holder {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.opened++
-	h := &holder{process: p, name: fmt.Sprintf("%s.%d", c.Node, p.opened), config: c, answers: make(chan string, 1)}
+	h := &holder{process: p, name: fmt.Sprintf("%s.%d", c.Node, len(p.holders)), config: c, answers: make(chan string, 1)}
 	p.holders[h.name] = h
 	return h
 }
