@@ -68,7 +68,7 @@ type File struct {
 	place string
 	lock  *os.File
 	files durable.FS
-	// shared: another process may have the open lock, and shall keep the file when this one ends.
+	// shared: another process may have the lock, and shall keep the file when this one ends.
 	shared atomic.Bool
 }
 
@@ -152,9 +152,9 @@ func (f *File) remove() error {
 	return errors.Join(err, f.close())
 }
 
-// close gives the file to others, and leaves it as it is. A process that this one is starting has
-// the open lock until its own program begins, so the end of the lock does not wait for that, unless
-// the lock is shared.
+// close gives the file to others, and leaves it as it is. It ends the lock itself, because a
+// process that this one is starting has the open file until its own program begins. A shared lock
+// ends with its last holder.
 func (f *File) close() (err error) {
 	if !f.shared.Load() {
 		err = unlockFile(f.lock)
