@@ -80,7 +80,7 @@ func (x *explained) report(err error) {
 	x.c.t.Errorf("after %v: the protocol does not explain this: %v", x.c.journal.age(), err)
 }
 
-// disk is told what has happened to a disk that no process uses.
+// disk adds an event of a disk that no process uses.
 func (x *explained) disk(d *simdisk.Disk, what trace.Kind) {
 	identity, _ := d.Get([]byte(keyIdentity))
 	if len(identity) != 16 {

@@ -89,8 +89,8 @@ func (c *Checker) explain(d *disk, e Event) (err error) {
 		d.damaged = true
 	case Unreadable:
 		if !d.damaged {
-			err = errors.New("nobody has damaged the disk, and what it had is lost (C1: durable is what every " +
-				"start can read)")
+			err = errors.New("nobody has damaged the disk, and its entries are lost (C1: every start can read " +
+				"durable entries)")
 		}
 	case SavedTerm:
 		err = c.savedTerm(d, e.Term)
