@@ -186,8 +186,13 @@ func TestUnknownOutcome(t *testing.T) {
 						return faultNone
 					}
 					c.with(func() { conns[0].hook = nil })
-					go c.with(conns[0].expireLocked)
 					return what
+				}
+				conns[0].reply = func(op string) { // the request has come to its fate
+					if op == "multi" {
+						c.with(func() { conns[0].reply = nil })
+						c.with(conns[0].expireLocked)
+					}
 				}
 			})
 			_, err := n.Add(t.Context(), 1)
