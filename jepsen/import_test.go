@@ -234,11 +234,12 @@ func (l *lab) sameTree(where string, before, after map[string]seenNode) {
 func (l *lab) goBack(c *zk.Conn) {
 	t, session := l.t, c.SessionID()
 	zookeeper := findTarget(t, "zookeeper")
-	before := tree(t, c, "/")
-	// A member that lags behind exports a session that the others have closed.
+	// A member that lags behind shows an older tree, and exports a session that the others have
+	// closed.
 	if _, err := l.cluster.AwaitAgreement(l.ctx); err != nil {
 		t.Fatal(err)
 	}
+	before := tree(t, c, "/")
 	for _, m := range l.cluster.Members() {
 		if err := m.Stop(l.ctx); err != nil {
 			t.Fatal(err)
