@@ -578,6 +578,7 @@ func TestSlowCluster(t *testing.T) {
 				time.Sleep(timeout / 4 * time.Duration(n))
 			}
 			setLatency(time.Millisecond)
+			time.Sleep(time.Millisecond) // the answer to a ping of this instant would be the first
 			if err := sync(); err != nil {
 				t.Error(err)
 			}
