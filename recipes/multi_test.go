@@ -27,7 +27,7 @@ func TestMultiMutex(t *testing.T) {
 		c.with(func() {
 			conn.hook = func(n int, op, path string) fault {
 				if op == "delete" {
-					deleted = append(deleted, path[:2])
+					c.with(func() { deleted = append(deleted, path[:2]) })
 				}
 				return faultNone
 			}
@@ -44,7 +44,8 @@ func TestMultiMutex(t *testing.T) {
 		if err := mg.Valid(t.Context()); err != nil {
 			t.Error(err)
 		}
-		deleted = nil // Valid's barriers
+		synctest.Wait()
+		c.with(func() { deleted = nil }) // Valid's barriers
 		for _, path := range []string{"/b", "/c"} {
 			if _, err := NewMutex(other, path, MutexOptions{}).TryLock(t.Context()); !errors.Is(err, ErrLocked) {
 				t.Errorf("TryLock of %s = %v", path, err)
@@ -56,9 +57,11 @@ func TestMultiMutex(t *testing.T) {
 		if err := mg.Unlock(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if want := []string{"/c", "/b", "/a"}; !slices.Equal(deleted, want) {
-			t.Errorf("released in the order %v, want %v", deleted, want)
-		}
+		c.with(func() {
+			if want := []string{"/c", "/b", "/a"}; !slices.Equal(deleted, want) {
+				t.Errorf("released in the order %v, want %v", deleted, want)
+			}
+		})
 		if mg.Err() != ErrReleased || mg.Held() {
 			t.Errorf("Err = %v", mg.Err())
 		}

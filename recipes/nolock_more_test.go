@@ -261,14 +261,18 @@ func TestQueueTakeExpires(t *testing.T) {
 		looked, expired := false, false
 		c.with(func() {
 			conns[0].hook = func(_ int, op, path string) fault {
-				looked = op == "get" && strings.HasPrefix(path, "/q/entries/")
+				if op == "get" && strings.HasPrefix(path, "/q/entries/") {
+					c.with(func() { looked = true })
+				}
 				return faultNone
 			}
-			conns[0].reply = func(string) {
-				if looked && !expired {
-					expired = true
-					c.with(conns[0].expireLocked)
-				}
+			conns[0].reply = func(op string) {
+				c.with(func() {
+					if op == "get" && looked && !expired {
+						expired = true
+						conns[0].expireLocked()
+					}
+				})
 			}
 		})
 		if it, err := q.Take(t.Context()); !errors.Is(err, ErrExpired) || !expired {

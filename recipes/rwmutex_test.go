@@ -228,10 +228,14 @@ func TestDowngradeFaults(t *testing.T) {
 					c.with(func() {
 						first := conn.calls
 						conn.hook = func(n int, op, path string) fault {
-							if op == "sync" { // of the lease, at its own times
-								first++
-							}
-							if n == first+at {
+							var hit bool
+							c.with(func() {
+								if op == "sync" { // of the lease, at its own times
+									first++
+								}
+								hit = n == first+at
+							})
+							if hit {
 								return what
 							}
 							return faultNone

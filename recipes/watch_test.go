@@ -160,9 +160,12 @@ func TestWaitsLeaveNoWatches(t *testing.T) {
 					t.Fatal(err)
 				}
 				time.Sleep(time.Second)
-				if n := conn.watchCount(); most > 8 || n > 4 {
-					t.Errorf("%d watches at most, and %d are left", most, n)
-				}
+				left := conn.watchCount()
+				c.with(func() {
+					if most > 8 || left > 4 {
+						t.Errorf("%d watches at most, and %d are left", most, left)
+					}
+				})
 			})
 		})
 	}
