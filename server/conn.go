@@ -288,7 +288,7 @@ func (p *clientPort) readLoop(c *conn, sess *session.Session) error {
 			return err
 		}
 		c.in.took(4 + len(frame))
-		if err = sess.Submit(frame); err != nil {
+		if err = submit(&p.cfg.Machine, sess, frame); err != nil {
 			_ = c.flush(session.FlushReader) // the answers to earlier requests
 			return err
 		}

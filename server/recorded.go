@@ -10,7 +10,7 @@ import (
 )
 
 // A member with a Recorder (Machine.Recorder) has these in place of its listener and its
-// connections; without one there is nothing of it on the way of a command or a byte.
+// connections; without one there is nothing of it on the way of a command or an answer.
 
 // recordedListener records what the state executes.
 type recordedListener struct {
@@ -54,4 +54,12 @@ func recorded(m *zoocfg.Machine, c session.Conn, s *session.Session, tick time.D
 	}
 	offer, sent := m.Recorder.Connected(s.ID(), s.Generation(), s.Stats().Timeout, tick)
 	return recordedConn{c, offer, sent}
+}
+
+// submit submits a frame from the client to its session.
+func submit(m *zoocfg.Machine, s *session.Session, frame []byte) error {
+	if m.Recorder != nil {
+		m.Recorder.Requested(s.ID(), s.Generation(), frame)
+	}
+	return s.Submit(frame)
 }

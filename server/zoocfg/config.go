@@ -313,6 +313,7 @@ type Recorder interface {
 	Restored(zxid wire.Zxid)
 	Connected(id wire.SessionID, generation uint64, timeout, tick time.Duration) (offer func(b []byte),
 		sent func(n int))
+	Requested(id wire.SessionID, generation uint64, frame []byte)
 }
 
 // Member is one machine of the cluster, as a server.N line of the configuration describes it.

@@ -108,9 +108,13 @@ func (c *Checker) explain(d *disk, e Event) (err error) {
 		err = c.applied(d, e)
 	case Restored:
 		err = d.restored(e)
+	case Called:
+		if d.world != nil {
+			d.world.sessions.called(e)
+		}
 	case Sent:
 		if d.world != nil {
-			err = d.world.sessions.told(e)
+			err = d.world.sessions.told(e, d.world.execution.nodes)
 		}
 	default:
 		err = fmt.Errorf("no event is of the kind %q", e.Kind)

@@ -59,6 +59,9 @@ func told(on raft.ServerID, at time.Duration, generation uint64) Event {
 	return Event{On: on, Kind: Sent, At: at, Session: 7, Generation: generation, Belief: time.Second}
 }
 
+// reply is a frame with this header.
+func reply(xid wire.Xid, zxid wire.Zxid) Frame { return Frame{Xid: xid, Zxid: zxid} }
+
 // framed is frames to the client of session 7, over the first connection.
 func framed(on raft.ServerID, frames ...Frame) Event {
 	e := told(on, 4*time.Second, 1)
@@ -161,11 +164,11 @@ func TestExplained(t *testing.T) {
 		"a client closes its session and is told so": append(executed(Command{Deed: Attached, Generation: 1},
 			Command{Deed: Closed, Generation: 1, Seq: 1}), told(a, 5*time.Second, 1)),
 		"a watch fires before the reply that shows its change, the others when the client connects again": {
-			framed(b, Frame{1, 5}, Frame{wire.XidNotification, 6}, Frame{2, 6}),
-			framed(b, Frame{wire.XidPing, 6}, Frame{wire.XidAuth, 0}, Frame{wire.XidNotification, -1},
-				Frame{wire.XidSetWatches, 6})},
+			framed(b, reply(1, 5), reply(wire.XidNotification, 6), reply(2, 6)),
+			framed(b, reply(wire.XidPing, 6), reply(wire.XidAuth, 0), reply(wire.XidNotification, -1),
+				reply(wire.XidSetWatches, 6))},
 		"a state is replaced, and its clients have the last replies of the old one": slices.Concat(
-			[]Event{framed(c, Frame{1, 5})}, replaced(c, 7), []Event{framed(c, Frame{2, 6})}),
+			[]Event{framed(c, reply(1, 5))}, replaced(c, 7), []Event{framed(c, reply(2, 6))}),
 		"a snapshot is sent that never arrives whole, and then an older one by another leader": slices.Concat(
 			[]Event{stored(a, entry(2, 3)), saveTerm(c, 2)}, sent(b, 2, a, two, entry(2, 3)),
 			[]Event{request(c, Install, 2, a, entry(2, 3).Place)},
@@ -180,7 +183,7 @@ func TestExplained(t *testing.T) {
 				request(c, Append, 3, b, two, entry(3, 3)), {On: c, Kind: Removed, First: 3, Last: Place{Index: 3}},
 				stored(c, entry(3, 3)), yes(request(c, Append, 3, b, two, entry(3, 3)))}),
 		"a state is replaced by the same one": slices.Concat(
-			[]Event{framed(c, Frame{1, 5})}, replaced(c, 5), []Event{framed(c, Frame{2, 5})}),
+			[]Event{framed(c, reply(1, 5))}, replaced(c, 5), []Event{framed(c, reply(2, 5))}),
 		"a voter is removed":                     slices.Concat([]Event{stored(a, change)}, sent(b, 2, a, two, change)),
 		"a member was set back":                  {{On: c, Kind: SetBack}, {On: c, Kind: Started}},
 		"a disk is damaged, and cannot be read":  {{On: c, Kind: Damaged}, {On: c, Kind: Unreadable}, start("3-d")},
@@ -315,12 +318,12 @@ func TestNotExplained(t *testing.T) {
 		{"a node has another time than its entry", "C8", executed(
 			Command{Deed: Wrote, Generation: 1, Seq: 1, MtimeMs: 2, EntryMs: 1})},
 		{"a watch fires behind the reply that shows its change", "C3", []Event{
-			framed(b, Frame{1, 5}, Frame{2, 6}, Frame{wire.XidNotification, 6})}},
-		{"a read is answered before a write before it", "C2", []Event{framed(b, Frame{2, 5}), framed(b, Frame{1, 5})}},
-		{"a reply shows an older state", "C4", []Event{framed(b, Frame{1, 5}, Frame{2, 4})}},
+			framed(b, reply(1, 5), reply(2, 6), reply(wire.XidNotification, 6))}},
+		{"a read is answered before a write before it", "C2", []Event{framed(b, reply(2, 5)), framed(b, reply(1, 5))}},
+		{"a reply shows an older state", "C4", []Event{framed(b, reply(1, 5), reply(2, 4))}},
 		{"a connection outlives the state of its member", "missed watches", slices.Concat(
-			executed(Command{Deed: Attached, Generation: 1}), []Event{framed(c, Frame{1, 5})}, replaced(c, 7),
-			[]Event{framed(c, Frame{wire.XidPing, 7})})},
+			executed(Command{Deed: Attached, Generation: 1}), []Event{framed(c, reply(1, 5))}, replaced(c, 7),
+			[]Event{framed(c, reply(wire.XidPing, 7))})},
 		{"a member that lags sends bytes behind the end", "has ended", append(
 			executed(Command{Deed: Expired, Generation: 1}), told(b, 4*time.Second, 1))},
 		{"two clusters answer clients", "another cluster", slices.Concat(
@@ -366,13 +369,79 @@ func TestMembersExecuteTheSame(t *testing.T) {
 	}
 }
 
+// TestCalls: a sync shows what any client had seen when it was called, and a setWatches tells of
+// what its client has missed, before its reply.
+func TestCalls(t *testing.T) {
+	called := func(op wire.Op, xid wire.Xid, w *wire.SetWatchesRequest) Event {
+		return Event{On: b, Kind: Called, At: 4 * time.Second, Session: 7, Generation: 1, Call: &Call{xid, op, w}}
+	}
+	watches := func(w wire.SetWatchesRequest) Event { return called(wire.OpSetWatches, wire.XidSetWatches, &w) }
+	event := func(kind wire.EventType, path string) Frame {
+		return Frame{Xid: wire.XidNotification, Zxid: wire.ZxidNone, Change: Change{kind, path}}
+	}
+	elsewhere := framed(c, reply(1, 9)) // of another session
+	elsewhere.Session = 8
+	failed := reply(2, 5)
+	failed.Code = wire.CodeNoAuth
+	const made, gone = wire.EventNodeCreated, wire.EventNodeDeleted
+	const data, child = wire.EventNodeDataChanged, wire.EventNodeChildrenChanged
+	at := func(zxid wire.Zxid, kind wire.EventType, path string) Command {
+		return Command{Zxid: zxid, Changed: true, Changes: []Change{{kind, path}}}
+	}
+	past := append(executed(at(5, made, "/a"), at(6, data, "/a"), at(7, gone, "/b"), at(8, child, "/a")),
+		framed(b, reply(1, 5)))
+	both := wire.SetWatchesRequest{RelativeZxid: 5, Data: []string{"/a"}, Child: []string{"/a", "/b"}}
+	set := reply(wire.XidSetWatches, 8)
+	for _, x := range []struct {
+		name, because string // empty: it is explained
+		events        []Event
+	}{
+		{"a sync", "", []Event{called(wire.OpSync, 2, nil), elsewhere, framed(b, reply(2, 5))}},
+		{"a sync of a member that lags behind", "C4", []Event{elsewhere, called(wire.OpSync, 2, nil),
+			framed(b, reply(2, 8))}},
+		{"a read there", "", []Event{elsewhere, framed(b, reply(2, 8))}},
+		{"a sync that fails", "", []Event{elsewhere, called(wire.OpSync, 2, nil), framed(b, failed)}},
+		{"the sync behind another", "C4", []Event{called(wire.OpSync, 2, nil), elsewhere, called(wire.OpSync, 3, nil),
+			framed(b, reply(2, 5), reply(3, 5))}},
+		{"all watches fire", "", []Event{watches(both),
+			framed(b, event(data, "/a"), event(child, "/a"), event(gone, "/b"), set)}},
+		{"no event for the data", "missed a change of /a", []Event{watches(both),
+			framed(b, event(child, "/a"), event(gone, "/b"), set)}},
+		{"no event for the children", "missed a change of /a", []Event{watches(both),
+			framed(b, event(data, "/a"), event(gone, "/b"), set)}},
+		{"no event for the deletion", "missed a change of /b", []Event{watches(both),
+			framed(b, event(data, "/a"), event(child, "/a"), set)}},
+		{"an event behind the reply", "missed", []Event{watches(both), framed(b, set, event(data, "/a"))}},
+		{"an event before the call", "missed", []Event{framed(b, event(data, "/a")), watches(both),
+			framed(b, event(child, "/a"), event(gone, "/b"), set)}},
+		{"changes that the client has seen", "", []Event{watches(wire.SetWatchesRequest{RelativeZxid: 8,
+			Data: []string{"/a", "/b"}, Child: []string{"/a"}}), framed(b, set)}},
+		{"changes that the member has not seen", "", []Event{watches(wire.SetWatchesRequest{RelativeZxid: 5,
+			Child: []string{"/a"}}), framed(b, reply(wire.XidSetWatches, 7))}},
+		{"a node that exists now", "missed a change of /a", []Event{watches(wire.SetWatchesRequest{RelativeZxid: 4,
+			Exist: []string{"/a"}}), framed(b, set)}},
+		{"a node that was made and deleted", "", []Event{watches(wire.SetWatchesRequest{RelativeZxid: 4,
+			Exist: []string{"/b"}}), framed(b, set)}},
+	} {
+		err := check(slices.Concat(begun(), past, x.events))
+		if (x.because == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), x.because) {
+			t.Errorf("%s: %v, want %q", x.name, err, x.because)
+		}
+	}
+}
+
 // TestCutter: frames are cut wherever writes end, and bytes that are offered again are no second
 // frame.
 func TestCutter(t *testing.T) {
 	stream := wire.AppendFrame(nil, &wire.ConnectResponse{SessionID: 7, Password: make([]byte, 16)})
-	want := []Frame{{1, 5}, {wire.XidNotification, 6}, {2, 6}}
+	want := []Frame{{Xid: 1, Zxid: 5}, {Xid: wire.XidNotification, Zxid: 6, Change: Change{wire.EventNodeDeleted, "/p"}},
+		{Xid: 2, Zxid: 6, Code: wire.CodeNoNode}}
 	for _, f := range want {
-		stream = wire.AppendReply(stream, wire.ReplyHeader{Xid: f.Xid, Zxid: f.Zxid}, wire.SyncResponse{Path: "/p"})
+		var body wire.Record = wire.SyncResponse{Path: "/p"}
+		if f.Xid == wire.XidNotification {
+			body = &wire.WatcherEvent{Type: f.Change.Type, State: wire.StateSyncConnected, Path: f.Change.Path}
+		}
+		stream = wire.AppendReply(stream, wire.ReplyHeader{Xid: f.Xid, Zxid: f.Zxid, Err: f.Code}, body)
 	}
 	for offered := range len(stream) {
 		for written := range offered {

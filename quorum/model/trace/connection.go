@@ -2,6 +2,7 @@ package trace
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/hashicorp/raft"
 
@@ -17,10 +18,21 @@ type connection struct {
 	// replaced is the zxid of a state by which a leader has replaced an older one, on this member,
 	// since the connection was open; 0: none has.
 	replaced wire.Zxid
+	calls    []call          // without a reply, in their order
+	told     map[Change]bool // the notifications since the oldest call came
+}
+
+// call is a Call that waits for its reply.
+type call struct {
+	Call
+	shown wire.Zxid // to any client, when the call came
 }
 
 // send is a frame for the client.
-func (c *connection) send(f Frame) error {
+func (c *connection) send(f Frame, history nodes) error {
+	if err := c.answer(f, history); err != nil {
+		return err
+	}
 	if c.replaced > 0 && f.Xid != wire.XidNotification && f.Zxid >= c.replaced {
 		return fmt.Errorf("a reply shows %v, and a snapshot has replaced the state up to %v since the connection was "+
 			"open: it may have missed watches (C3)", f.Zxid, c.replaced)
@@ -47,5 +59,41 @@ func (c *connection) send(f Frame) error {
 		return fmt.Errorf("a reply shows %v, and one before it %v (C4)", f.Zxid, c.zxid)
 	}
 	c.zxid = f.Zxid
+	return nil
+}
+
+// answer compares a frame with the calls. Replies come in the order of the calls.
+func (c *connection) answer(f Frame, history nodes) error {
+	if len(c.calls) == 0 {
+		return nil
+	}
+	if f.Xid == wire.XidNotification {
+		if c.told == nil {
+			c.told = map[Change]bool{}
+		}
+		c.told[f.Change] = true
+		return nil
+	}
+	i := slices.IndexFunc(c.calls, func(q call) bool { return q.Xid == f.Xid })
+	if i < 0 {
+		return nil
+	}
+	q, told := c.calls[i], c.told
+	if c.calls = c.calls[i+1:]; len(c.calls) == 0 {
+		c.told = nil
+	}
+	switch {
+	case f.Code != wire.CodeOK:
+	case q.Op == wire.OpSync:
+		if f.Zxid < q.shown {
+			return fmt.Errorf("sync is answered with %v, and another client had seen %v before it was called (C4)", f.Zxid,
+				q.shown)
+		}
+	default:
+		if path := history.untold(q.Watches, f.Zxid, told); path != "" {
+			return fmt.Errorf("setWatches is answered with %v, and the client has missed a change of %s behind %v without "+
+				"a notification (C3)", f.Zxid, path, q.Watches.RelativeZxid)
+		}
+	}
 	return nil
 }

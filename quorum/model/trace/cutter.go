@@ -27,8 +27,13 @@ func (c *cutter) offer(b []byte) (frames []Frame) {
 		if int64(len(c.rest)) < end {
 			break
 		}
-		if h, _, err := wire.DecodeReply(c.rest[4:end]); c.begun && err == nil {
-			frames = append(frames, Frame{h.Xid, h.Zxid})
+		if h, body, err := wire.DecodeReply(c.rest[4:end]); c.begun && err == nil {
+			f := Frame{Xid: h.Xid, Zxid: h.Zxid, Code: h.Err}
+			var e wire.WatcherEvent
+			if h.Xid == wire.XidNotification && wire.Decode(body, &e) == nil {
+				f.Change = Change{e.Type, e.Path}
+			}
+			frames = append(frames, f)
 		}
 		c.begun, c.rest = true, c.rest[end:]
 	}

@@ -41,6 +41,8 @@ const (
 	Applied Kind = "apply"
 	// Restored: a snapshot that a leader has sent has replaced the state (Zxid).
 	Restored Kind = "restore"
+	// Called: a call of a client is about to be taken (Session, Generation, Call).
+	Called Kind = "call"
 	// Sent: bytes leave for the client of a session (Session, Generation, Belief, Frames).
 	Sent Kind = "send"
 )
@@ -84,28 +86,59 @@ const (
 	Reset    Deed = "reset"  // another state, with other sessions, has replaced this one
 )
 
-// Command is a command that took effect on a session when the state executed it. A command that
-// the state refuses, or knows, is none.
+// Command is a command that took effect on a session or on nodes when the state executed it. A
+// command that the state refuses, or knows, is none.
 type Command struct {
-	Index      uint64         `json:"index"` // of its entry
-	Deed       Deed           `json:"deed"`
+	Index      uint64         `json:"index"`          // of its entry
+	Deed       Deed           `json:"deed,omitempty"` // empty: none on a session
 	Session    wire.SessionID `json:"session,omitempty"`
 	Generation uint64         `json:"generation,omitempty"`
 	Seq        uint64         `json:"seq,omitempty"`  // of a request
 	Zxid       wire.Zxid      `json:"zxid,omitempty"` // of the state after it
 	// Changed: it has created, changed or deleted nodes.
-	Changed bool   `json:"changed,omitempty"`
-	Result  uint64 `json:"result,omitempty"` // a digest of its effects and its answer
+	Changed bool     `json:"changed,omitempty"`
+	Changes []Change `json:"changes,omitempty"`
+	Result  uint64   `json:"result,omitempty"` // a digest of its effects and its answer
 	// MtimeMs is the time that it has given to the node of its answer, EntryMs the time of its
 	// entry, in milliseconds since 1970; 0: it has given none, or its entry is compacted.
 	MtimeMs int64 `json:"mtimeMs,omitempty"`
 	EntryMs int64 `json:"entryMs,omitempty"`
 }
 
+// Change is a change of a node that everybody may read. A later change of its ACL is none.
+type Change struct {
+	Type wire.EventType `json:"type"`
+	Path string         `json:"path"`
+}
+
+// Call is a request of a client with a reply that depends on more than the requests and replies of
+// its own connection: sync, setWatches and setWatches2. Other requests are not recorded.
+type Call struct {
+	Xid wire.Xid `json:"xid"`
+	Op  wire.Op  `json:"op"`
+	// Watches are the watches to set; nil for sync.
+	Watches *wire.SetWatchesRequest `json:"watches,omitempty"`
+}
+
 // Frame is a reply, or a notification, in the bytes for a client.
 type Frame struct {
 	Xid  wire.Xid  `json:"xid"`
-	Zxid wire.Zxid `json:"zxid"` // of its header
+	Zxid wire.Zxid `json:"zxid"`           // of its header
+	Code wire.Code `json:"code,omitempty"` // of a reply
+	// Change is what a notification tells.
+	Change Change `json:"change,omitzero"`
+}
+
+// String is the frame as words: its xid and zxid, and what it tells beside them.
+func (f Frame) String() string {
+	text := fmt.Sprint(f.Xid, " ", f.Zxid)
+	if f.Code != wire.CodeOK {
+		text += fmt.Sprint(" ", f.Code)
+	}
+	if f.Change != (Change{}) {
+		text += fmt.Sprint(" ", f.Change.Type, " ", f.Change.Path)
+	}
+	return text
 }
 
 // Event is something that a member did.
@@ -131,6 +164,7 @@ type Event struct {
 	// Belief is for how long the client believes itself connected from now, if the bytes take as
 	// long as they may (docs/decisions/002-leases-that-silence-a-member.md).
 	Belief time.Duration `json:"belief,omitempty"`
+	Call   *Call         `json:"call,omitempty"`
 	// Frames are the frames that end in the bytes. Bytes that are sent again, because the
 	// connection did not take them, have none.
 	Frames []Frame   `json:"frames,omitempty"`
@@ -165,6 +199,10 @@ func (e Event) String() string {
 	word("session", e.Session != 0, e.Session)
 	word("generation", e.Generation > 0, e.Generation)
 	word("belief", e.Belief > 0, e.Belief)
+	if e.Call != nil {
+		fmt.Fprintf(&b, " %v %d", e.Call.Op, e.Call.Xid)
+		word("watches", e.Call.Watches != nil, e.Call.Watches)
+	}
 	word("frames", len(e.Frames) > 0, e.Frames)
 	word("zxid", e.Zxid > 0, e.Zxid)
 	return b.String()

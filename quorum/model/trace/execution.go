@@ -13,6 +13,7 @@ import (
 type execution struct {
 	results map[uint64]uint64 // a digest of the effects of each entry, by its index; 0: none
 	zxid    wire.Zxid         // of the newest change
+	nodes   nodes
 }
 
 // add takes the entries that a member has executed: those behind the index after, up to last. If
@@ -43,6 +44,9 @@ func (x *execution) change(c Command) error {
 	if c.MtimeMs != c.EntryMs && c.MtimeMs > 0 && c.EntryMs > 0 {
 		return fmt.Errorf("it gives the time %d to a node, and its entry has %d (C8)", c.MtimeMs, c.EntryMs)
 	}
+	if c.Deed == Reset {
+		clear(x.nodes)
+	}
 	if !c.Changed {
 		return nil
 	}
@@ -51,5 +55,6 @@ func (x *execution) change(c Command) error {
 			x.zxid)
 	}
 	x.zxid = c.Zxid
+	x.nodes.add(c)
 	return nil
 }

@@ -222,11 +222,16 @@ func (l recordedLog) SetCommitIndex(index uint64) {
 // entries.
 func (r *Recorder) Executed(c *znode.Command, res *znode.Result) {
 	deed := deedOf(c, res)
-	if deed == "" {
+	if deed == "" && len(res.Events) == 0 {
 		return
 	}
 	x := Command{Deed: deed, Session: c.Session, Generation: c.Generation, Zxid: res.Zxid,
 		Changed: len(res.Events) > 0, Result: resultOf(res)}
+	for i := range res.Events {
+		if e := &res.Events[i]; e.ReadableBy(nil) && !e.Guarded() {
+			x.Changes = append(x.Changes, Change{e.Type, e.Path})
+		}
+	}
 	if res.Stat.Mzxid == res.Zxid {
 		x.MtimeMs = res.Stat.Mtime
 	}
@@ -283,6 +288,26 @@ func (r *Recorder) Connected(id wire.SessionID, generation uint64, timeout, tick
 		e.Frames = frames.offer(b)
 		r.event(e)
 	}, frames.sent
+}
+
+// Requested is to be called with each frame from a client, before it takes effect.
+func (r *Recorder) Requested(id wire.SessionID, generation uint64, frame []byte) {
+	q, err := wire.DecodeRequest(frame)
+	if err != nil {
+		return // it ends the connection
+	}
+	call := Call{Xid: q.Xid, Op: q.Op}
+	switch q.Op {
+	case wire.OpSync:
+	case wire.OpSetWatches, wire.OpSetWatches2:
+		call.Watches = &wire.SetWatchesRequest{V2: q.Op == wire.OpSetWatches2}
+		if wire.Decode(q.Body, call.Watches) != nil {
+			return
+		}
+	default:
+		return
+	}
+	r.event(Event{Kind: Called, Session: id, Generation: generation, Call: &call})
 }
 
 // recordedStable records the writes of the term and the vote.

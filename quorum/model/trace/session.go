@@ -13,7 +13,8 @@ import (
 
 // sessions are the sessions of the state, as all members execute the same commands.
 type sessions struct {
-	index uint64 // of the newest entry with a command that is taken over
+	index uint64    // of the newest entry with a command that is taken over
+	shown wire.Zxid // the newest that any client has seen
 	all   map[wire.SessionID]*session
 }
 
@@ -39,9 +40,19 @@ func (s *sessions) get(id wire.SessionID) *session {
 	return x
 }
 
+// called is a call of a client. A connection on which nothing was sent yet is left out.
+func (s *sessions) called(e Event) {
+	if x := s.get(e.Session); e.Generation == x.sent {
+		x.conn.calls = append(x.conn.calls, call{*e.Call, s.shown})
+	}
+}
+
 // told is bytes that a member sends to the client of a session. The client of an older connection
 // has left it, and knows that.
-func (s *sessions) told(e Event) error {
+func (s *sessions) told(e Event, history nodes) error {
+	for _, f := range e.Frames {
+		s.shown = max(s.shown, f.Zxid)
+	}
 	x := s.get(e.Session)
 	switch {
 	case e.Generation < x.sent || x.known && e.Generation < x.commands.Generation:
@@ -53,7 +64,7 @@ func (s *sessions) told(e Event) error {
 	}
 	x.sent, x.until, x.conn.on = e.Generation, max(x.until, e.At+e.Belief), e.On
 	for _, f := range e.Frames {
-		if err := x.conn.send(f); err != nil {
+		if err := x.conn.send(f, history); err != nil {
 			return err
 		}
 	}
@@ -71,6 +82,9 @@ func (s *sessions) replaced(on raft.ServerID, had, by wire.Zxid) {
 
 // execute is a command that took effect. ended is the moment at which a majority had its entry.
 func (s *sessions) execute(c Command, ended time.Duration) error {
+	if c.Deed == "" {
+		return nil
+	}
 	x := s.get(c.Session)
 	switch c.Deed {
 	case Attached:
@@ -94,6 +108,7 @@ func (s *sessions) execute(c Command, ended time.Duration) error {
 		}
 	case Reset:
 		clear(s.all)
+		s.shown = 0
 	case Wrote, Closed:
 		if turn := x.commands.Turn(c.Generation, c.Seq); x.known && c.Seq > 0 && turn != model.Next {
 			return fmt.Errorf("session %v executes command %d of connection %d behind command %d of connection %d "+
