@@ -27,7 +27,7 @@ func (s *Server) record(stores *store.Stores) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", traceDir, err)
 	}
-	r, err := trace.Record(stores, f.Write)
+	r, err := trace.Record(stores, s.cfg.QuorumMembers(), f.Write)
 	if err != nil {
 		return err
 	}

@@ -133,7 +133,7 @@ var Table = []Entry{
 	{HeartbeatPath, "heartbeat-path", "C1", "quorum/raftnet/transport.go", "heartbeats change the term beside the main loop of the raft library, and a saved term may fall", true, true, "TestHeartbeatIsLateForAVote", ""},
 	{HangingLeaderStays, "hanging-leader-stays", "C1", "quorum/transfer.go", "a leader whose disk hangs goes on leading", true, false, "TestLeaderWhoseDiskHangs", ""},
 	{ImportJoins, "import-joins", "C1", "quorum/plan.go", "a member with imported data joins a cluster that has others, and keeps them", true, true, "TestImportFindsAClusterAtWork", ""},
-	{FileOfOne, "file-of-one", "C1", "quorum/filemembers.go", "the leader changes the members to those of its own file, whatever the files of the others say", true, false, "TestFileOfOneMember", ""},
+	{FileOfOne, "file-of-one", "C1", "quorum/filemembers.go", "the leader changes the members to those of its own file, whatever the files of the others say", true, true, "TestFileOfOneMember", ""},
 	{TrustedSync, "trusted-sync", "recipes", "recipes/lease.go", "every sync is taken for a proof, whatever the server says of it", true, false, "", "mutex"},
 	{TurnWithoutLook, "turn-without-look", "recipes", "recipes/place.go", "a contender takes the lock when the node before its own has gone, without a look at those before that", true, false, "", "mutex"},
 	{LostCreateForgotten, "lost-create-forgotten", "recipes", "recipes/node.go", "a node whose creation was not answered is looked for without a write before", true, false, "", "mutex"},

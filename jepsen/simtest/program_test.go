@@ -34,10 +34,6 @@ func startProgram(m *member, disk *simdisk.Disk, without ...int) (*program, erro
 	if err != nil {
 		return nil, err
 	}
-	recorder, err := m.c.explained.record(m, &stores)
-	if err != nil {
-		return nil, err
-	}
 	for _, what := range stores.Repaired {
 		m.c.journal.printf("m%d %s", m.id, what)
 		m.c.repaired.Add(1)
@@ -65,7 +61,6 @@ func startProgram(m *member, disk *simdisk.Disk, without ...int) (*program, erro
 	cfg.Machine.Stores, cfg.Machine.Lost = &stores, m.aside
 	cfg.Machine.TrailingEntries = shape.trailing // members that were away are to need snapshots
 	cfg.Machine.Now, cfg.Machine.Clock, cfg.Machine.Yield = m.now, m.machine.clock(), m.machine.yield
-	cfg.Machine.Recorder = recorder
 	cfg.Cluster.Members = m.c.lines()
 	if m.file != nil {
 		cfg.Cluster.Members = m.file
@@ -79,6 +74,11 @@ func startProgram(m *member, disk *simdisk.Disk, without ...int) (*program, erro
 	if m == m.c.spare {
 		cfg.Cluster.Members = append(cfg.Cluster.Members, m.line(true))
 	}
+	recorder, err := m.c.explained.record(m, &stores, cfg.QuorumMembers())
+	if err != nil {
+		return nil, err
+	}
+	cfg.Machine.Recorder = recorder
 	s, err := server.Start(cfg)
 	if err != nil {
 		return nil, errors.Join(err, stores.Close())

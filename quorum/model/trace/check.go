@@ -9,6 +9,8 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"lockkeeper/quorum/peer"
+	"lockkeeper/quorum/raftnet"
 	"lockkeeper/wire"
 )
 
@@ -17,6 +19,7 @@ import (
 type Checker struct {
 	worlds map[uint64]*world // by the digest of the first entry
 	disks  map[raft.ServerID]*disk
+	files  map[file]bool // that processes have started with
 	now    time.Duration // of the newest event
 	err    error
 
@@ -50,6 +53,12 @@ type disk struct {
 	action   Action // the newest
 }
 
+// file is the members in the configuration file of a member, as peer.Sum.
+type file struct {
+	of    peer.MemberID
+	lines uint32
+}
+
 // ask is a request without an answer.
 type ask struct {
 	Event
@@ -59,8 +68,8 @@ type ask struct {
 
 // NewChecker returns a Checker that has seen nothing.
 func NewChecker() *Checker {
-	return &Checker{worlds: map[uint64]*world{}, disks: map[raft.ServerID]*disk{}, Events: map[Kind]int{},
-		Seen: map[Action]int{}, Pairs: map[Pair]int{}}
+	return &Checker{worlds: map[uint64]*world{}, disks: map[raft.ServerID]*disk{}, files: map[file]bool{},
+		Events: map[Kind]int{}, Seen: map[Action]int{}, Pairs: map[Pair]int{}}
 }
 
 // Add takes the next event. The error says which rule does not allow it. After an error the Checker
@@ -158,6 +167,7 @@ func (d *disk) has(e *node) bool {
 func (c *Checker) started(d *disk, e Event) error {
 	defer clear(d.asks) // who asked is not answered any more; the vote may have been saved
 	d.applied, d.executed, d.zxid = 0, 0, 0
+	c.files[file{raftnet.IDOf(d.id), e.Lines}] = true
 	if d.setBack {
 		*d = disk{id: d.id, action: d.action, world: d.world, first: 1, asks: d.asks, term: e.Term,
 			voteTerm: e.VoteTerm, vote: e.Of, damaged: d.damaged}
@@ -684,7 +694,7 @@ func (c *Checker) applied(d *disk, e Event) error {
 	if err := c.claimed(d, e, n); err != nil {
 		return err
 	}
-	if err := c.execute(w, e.Commands); err != nil {
+	if err := c.execute(w, n, e.Commands); err != nil {
 		return err
 	}
 	return w.execution.add(before, e.Last.Index, e.Commands)
@@ -716,17 +726,20 @@ func (d *disk) restored(e Event) error {
 	return nil
 }
 
-// execute takes over the commands that no other member has executed before.
-func (c *Checker) execute(w *world, commands []Command) error {
+// execute takes over the commands of the entries up to n that no other member has executed before.
+func (c *Checker) execute(w *world, n *node, commands []Command) error {
 	before := w.sessions.index
 	for _, x := range commands {
 		if x.Index <= before {
 			continue
 		}
 		w.sessions.index = max(w.sessions.index, x.Index)
-		w.serves = true
+		if err := c.refiled(w.at(n, x.Index), x.Lines); err != nil {
+			return err
+		}
+		w.serves = w.serves || x.Deed != ""
 		for _, other := range c.worlds {
-			if other != w && other.serves {
+			if other != w && other.serves && w.serves {
 				return errors.New("clients have had answers of another cluster (C1)")
 			}
 		}
@@ -738,6 +751,20 @@ func (c *Checker) execute(w *world, commands []Command) error {
 		}
 	}
 	w.commits = w.commits.behind(w.sessions.index)
+	return nil
+}
+
+// refiled is an entry by which a leader begins to change the members to those of its configuration
+// file; lines is 0 in others. A majority of the voters has the same file, or has had it.
+func (c *Checker) refiled(n *node, lines uint32) error {
+	if lines == 0 || n == nil || n.config == nil {
+		return nil
+	}
+	has := func(id raft.ServerID) bool { return c.files[file{raftnet.IDOf(id), lines}] }
+	if !majority(n.config.Voters, has) {
+		return errors.New("the members change to those of a file that no majority of the voters has had " +
+			"(docs/decisions/019, members of the files)")
+	}
 	return nil
 }
 

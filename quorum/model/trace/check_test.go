@@ -11,7 +11,7 @@ import (
 	"lockkeeper/wire"
 )
 
-const a, b, c raft.ServerID = "1-a", "2-b", "3-c"
+const a, b, c raft.ServerID = "1-000000000000000a", "2-000000000000000b", "3-000000000000000c"
 
 var (
 	all   = []raft.ServerID{a, b, c}
@@ -426,6 +426,25 @@ func TestCalls(t *testing.T) {
 		err := check(slices.Concat(begun(), past, x.events))
 		if (x.because == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), x.because) {
 			t.Errorf("%s: %v, want %q", x.name, err, x.because)
+		}
+	}
+}
+
+// TestFiles: the members change to those of a file that a majority of the voters has.
+func TestFiles(t *testing.T) {
+	for _, x := range []struct {
+		have []raft.ServerID
+		may  bool
+	}{{[]raft.ServerID{a}, false}, {[]raft.ServerID{a, c}, true}} {
+		events := append(begun(), executed(Command{Lines: 9})...)
+		for i := range events {
+			if events[i].Kind == Started && slices.Contains(x.have, events[i].On) {
+				events[i].Lines = 9
+			}
+		}
+		err := check(events)
+		if x.may != (err == nil) || err != nil && !strings.Contains(err.Error(), "docs/decisions/019") {
+			t.Errorf("%v have the file: %v", x.have, err)
 		}
 	}
 }

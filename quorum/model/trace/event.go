@@ -17,7 +17,7 @@ type Kind string
 // The kinds. The fields of Event that each has are in parentheses, beside At, On and Kind.
 const (
 	// Started: a process has opened the disk, and found this on it (Term, VoteTerm, Of, First,
-	// Last, Snapshot; Entries has the entry 1 if it is there).
+	// Last, Snapshot; Entries has the entry 1 if it is there). Lines is of its configuration file.
 	Started Kind = "start"
 	// SetBack: the disk was exchanged for an earlier image of itself, while no process used it.
 	SetBack Kind = "set back"
@@ -103,6 +103,9 @@ type Command struct {
 	// entry, in milliseconds since 1970; 0: it has given none, or its entry is compacted.
 	MtimeMs int64 `json:"mtimeMs,omitempty"`
 	EntryMs int64 `json:"entryMs,omitempty"`
+	// Lines are the members that a leader takes over from its configuration file, as peer.Sum; 0:
+	// it is no such command.
+	Lines uint32 `json:"lines,omitempty"`
 }
 
 // Change is a change of a node that everybody may read. A later change of its ACL is none.
@@ -154,6 +157,7 @@ type Event struct {
 	Last     Place         `json:"last"`
 	Snapshot Place         `json:"snapshot"`
 	Entries  []Entry       `json:"entries,omitempty"`
+	Lines    uint32        `json:"lines,omitempty"`  // the members in the configuration file, as peer.Sum
 	Number   uint64        `json:"number,omitempty"` // joins an answer with its request
 	Request  Request       `json:"request,omitempty"`
 	OK       bool          `json:"ok,omitempty"` // the vote was given, or the entries are stored
@@ -171,15 +175,36 @@ type Event struct {
 	Zxid   wire.Zxid `json:"zxid,omitempty"` // of the state
 }
 
+// words are a text, to which the fields that an event has are added.
+type words struct{ strings.Builder }
+
+func (b *words) add(name string, has bool, v any) {
+	if has {
+		fmt.Fprintf(b, " %s %v", name, v)
+	}
+}
+
+// String is the command as words.
+func (c Command) String() string {
+	var b words
+	fmt.Fprint(&b, c.Index)
+	b.add(string(c.Deed), c.Deed != "", c.Session)
+	b.add("generation", c.Generation > 0, c.Generation)
+	b.add("seq", c.Seq > 0, c.Seq)
+	b.add("zxid", true, c.Zxid)
+	b.add("changes", c.Changed, c.Changes)
+	b.add("mtime", c.MtimeMs > 0, c.MtimeMs)
+	b.add("time", c.EntryMs > 0, c.EntryMs)
+	b.add("lines", c.Lines > 0, c.Lines)
+	b.add("result", true, c.Result)
+	return b.String()
+}
+
 // String is the event as a line.
 func (e Event) String() string {
-	var b strings.Builder
+	var b words
 	fmt.Fprintf(&b, "%v %s %s", e.At, e.On, e.Kind)
-	word := func(name string, has bool, v any) {
-		if has {
-			fmt.Fprintf(&b, " %s %v", name, v)
-		}
-	}
+	word := b.add
 	word("#", e.Number > 0, e.Number)
 	word("request", e.Request != "", e.Request)
 	word("term", e.Term > 0, e.Term)
@@ -194,6 +219,7 @@ func (e Event) String() string {
 			word("voters", x.Voters != nil, x.Voters)
 		}
 	}
+	word("lines", e.Lines > 0, e.Lines)
 	word("ok", e.OK, true)
 	word("commands", len(e.Commands) > 0, e.Commands)
 	word("session", e.Session != 0, e.Session)

@@ -18,6 +18,7 @@ import (
 // Recorder makes events of the acts of one process of a member.
 type Recorder struct {
 	emit    func(Event)
+	lines   uint32
 	on      atomic.Pointer[raft.ServerID] // nil: the disk has no identity yet
 	numbers atomic.Uint64                 // of requests
 	stores  *store.Stores
@@ -28,10 +29,11 @@ type Recorder struct {
 	earlier  int
 }
 
-// Record puts a Recorder on top of the stores of a process that is about to start. emit gets each
-// event; several goroutines call it, each before anything follows from the event.
-func Record(stores *store.Stores, emit func(Event)) (*Recorder, error) {
-	r := &Recorder{emit: emit}
+// Record puts a Recorder on top of the stores of a process that is about to start, with these
+// members in its configuration file. emit gets each event; several goroutines call it, each before
+// anything follows from the event.
+func Record(stores *store.Stores, file []peer.Member, emit func(Event)) (*Recorder, error) {
+	r := &Recorder{emit: emit, lines: peer.Sum(file)}
 	inner := *stores
 	r.stores = &inner
 	identity, err := stores.Identity()
@@ -55,7 +57,7 @@ const tailEntries = 256
 // named reports the start of a process, when its disk has an identity.
 func (r *Recorder) named(identity store.Identity) error {
 	on := raftnet.ServerID(peer.MemberID(identity.Owner), peer.DiskID(identity.Disk))
-	e := Event{On: on, Kind: Started}
+	e := Event{On: on, Kind: Started, Lines: r.lines}
 	var err error
 	if e.Term, err = r.stores.Number(store.Term); err != nil {
 		return err
@@ -222,11 +224,12 @@ func (l recordedLog) SetCommitIndex(index uint64) {
 // entries.
 func (r *Recorder) Executed(c *znode.Command, res *znode.Result) {
 	deed := deedOf(c, res)
-	if deed == "" && len(res.Events) == 0 {
+	lines := linesOf(c, res)
+	if deed == "" && lines == 0 && len(res.Events) == 0 {
 		return
 	}
 	x := Command{Deed: deed, Session: c.Session, Generation: c.Generation, Zxid: res.Zxid,
-		Changed: len(res.Events) > 0, Result: resultOf(res)}
+		Changed: len(res.Events) > 0, Result: resultOf(res), Lines: lines}
 	for i := range res.Events {
 		if e := &res.Events[i]; e.ReadableBy(nil) && !e.Guarded() {
 			x.Changes = append(x.Changes, Change{e.Type, e.Path})
@@ -260,6 +263,23 @@ func deedOf(c *znode.Command, res *znode.Result) Deed {
 		return Wrote
 	}
 	return ""
+}
+
+// linesOf is Command.Lines.
+func linesOf(c *znode.Command, res *znode.Result) uint32 {
+	change, is := c.Body.(*znode.ChangeMembers)
+	if !is || !res.Deferred {
+		return 0
+	}
+	members, _, err := znode.ParseConfigText(change.Text)
+	if err != nil {
+		return 0
+	}
+	file := make([]peer.Member, len(members))
+	for i, m := range members {
+		file[i] = peer.Member{ID: peer.MemberID(m.ID), Observer: m.Observer}
+	}
+	return peer.Sum(file)
 }
 
 // resultOf is a digest of the effects of a command and its answer.
