@@ -62,6 +62,11 @@ func told(on raft.ServerID, at time.Duration, generation uint64) Event {
 // reply is a frame with this header.
 func reply(xid wire.Xid, zxid wire.Zxid) Frame { return Frame{Xid: xid, Zxid: zxid} }
 
+// called is a request of the client of session 7, over the first connection, to the member b.
+func called(op wire.Op, xid wire.Xid, w *wire.SetWatchesRequest) Event {
+	return Event{On: b, Kind: Called, At: 4 * time.Second, Session: 7, Generation: 1, Call: &Call{xid, op, w}}
+}
+
 // framed is frames to the client of session 7, over the first connection.
 func framed(on raft.ServerID, frames ...Frame) Event {
 	e := told(on, 4*time.Second, 1)
@@ -167,6 +172,8 @@ func TestExplained(t *testing.T) {
 			framed(b, reply(1, 5), reply(wire.XidNotification, 6), reply(2, 6)),
 			framed(b, reply(wire.XidPing, 6), reply(wire.XidAuth, 0), reply(wire.XidNotification, -1),
 				reply(wire.XidSetWatches, 6))},
+		"requests of goroutines that do not wait for each other, as go-zookeeper numbers them": {
+			called(wire.OpGetData, 2, nil), called(wire.OpSetData, 1, nil), framed(b, reply(2, 5), reply(1, 6))},
 		"a state is replaced, and its clients have the last replies of the old one": slices.Concat(
 			[]Event{framed(c, reply(1, 5))}, replaced(c, 7), []Event{framed(c, reply(2, 6))}),
 		"a snapshot is sent that never arrives whole, and then an older one by another leader": slices.Concat(
@@ -319,7 +326,8 @@ func TestNotExplained(t *testing.T) {
 			Command{Deed: Wrote, Generation: 1, Seq: 1, MtimeMs: 2, EntryMs: 1})},
 		{"a watch fires behind the reply that shows its change", "C3", []Event{
 			framed(b, reply(1, 5), reply(2, 6), reply(wire.XidNotification, 6))}},
-		{"a read is answered before a write before it", "C2", []Event{framed(b, reply(2, 5)), framed(b, reply(1, 5))}},
+		{"a read is answered before a write before it", "C2", []Event{called(wire.OpSetData, 1, nil),
+			called(wire.OpGetData, 2, nil), framed(b, reply(2, 5)), framed(b, reply(1, 5))}},
 		{"a reply shows an older state", "C4", []Event{framed(b, reply(1, 5), reply(2, 4))}},
 		{"a connection outlives the state of its member", "missed watches", slices.Concat(
 			executed(Command{Deed: Attached, Generation: 1}), []Event{framed(c, reply(1, 5))}, replaced(c, 7),
@@ -372,9 +380,6 @@ func TestMembersExecuteTheSame(t *testing.T) {
 // TestCalls: a sync shows what any client had seen when it was called, and a setWatches tells of
 // what its client has missed, before its reply.
 func TestCalls(t *testing.T) {
-	called := func(op wire.Op, xid wire.Xid, w *wire.SetWatchesRequest) Event {
-		return Event{On: b, Kind: Called, At: 4 * time.Second, Session: 7, Generation: 1, Call: &Call{xid, op, w}}
-	}
 	watches := func(w wire.SetWatchesRequest) Event { return called(wire.OpSetWatches, wire.XidSetWatches, &w) }
 	event := func(kind wire.EventType, path string) Frame {
 		return Frame{Xid: wire.XidNotification, Zxid: wire.ZxidNone, Change: Change{kind, path}}

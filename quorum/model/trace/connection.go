@@ -9,17 +9,15 @@ import (
 	"lockkeeper/wire"
 )
 
-// connection is what a member has sent over a connection. Its client numbers its requests upwards,
-// as all libraries do.
+// connection is the requests and the replies of a connection.
 type connection struct {
 	on   raft.ServerID
-	xid  wire.Xid  // of the newest reply to a numbered request
 	zxid wire.Zxid // of the state that the replies show
 	// replaced is the zxid of a state by which a leader has replaced an older one, on this member,
 	// since the connection was open; 0: none has.
 	replaced wire.Zxid
 	calls    []call          // without a reply, in their order
-	told     map[Change]bool // the notifications since the oldest call came
+	told     map[Change]bool // the notifications since the oldest setWatches came; nil: there is none
 }
 
 // call is a Call that waits for its reply.
@@ -28,11 +26,16 @@ type call struct {
 	shown wire.Zxid // to any client, when the call came
 }
 
+// called is a request of the client.
+func (c *connection) called(q call) {
+	c.calls = append(c.calls, q)
+	if q.Watches != nil && c.told == nil {
+		c.told = map[Change]bool{}
+	}
+}
+
 // send is a frame for the client.
 func (c *connection) send(f Frame, history nodes) error {
-	if err := c.answer(f, history); err != nil {
-		return err
-	}
 	if c.replaced > 0 && f.Xid != wire.XidNotification && f.Zxid >= c.replaced {
 		return fmt.Errorf("a reply shows %v, and a snapshot has replaced the state up to %v since the connection was "+
 			"open: it may have missed watches (C3)", f.Zxid, c.replaced)
@@ -42,15 +45,15 @@ func (c *connection) send(f Frame, history nodes) error {
 		if f.Zxid > 0 && f.Zxid <= c.zxid {
 			return fmt.Errorf("a watch fires for the change %v behind a reply that shows %v (C3)", f.Zxid, c.zxid)
 		}
+		if c.told != nil {
+			c.told[f.Change] = true
+		}
 		return nil
 	case wire.XidPing, wire.XidAuth:
 		return nil
 	}
-	if f.Xid > 0 {
-		if f.Xid <= c.xid {
-			return fmt.Errorf("the reply to request %d follows the one to %d (C2)", f.Xid, c.xid)
-		}
-		c.xid = f.Xid
+	if err := c.answer(f, history); err != nil {
+		return err
 	}
 	if f.Zxid <= 0 {
 		return nil
@@ -62,24 +65,18 @@ func (c *connection) send(f Frame, history nodes) error {
 	return nil
 }
 
-// answer compares a frame with the calls. Replies come in the order of the calls.
+// answer compares a reply with the calls. A reply to a request that is not recorded is left out.
 func (c *connection) answer(f Frame, history nodes) error {
-	if len(c.calls) == 0 {
-		return nil
-	}
-	if f.Xid == wire.XidNotification {
-		if c.told == nil {
-			c.told = map[Change]bool{}
-		}
-		c.told[f.Change] = true
-		return nil
-	}
 	i := slices.IndexFunc(c.calls, func(q call) bool { return q.Xid == f.Xid })
 	if i < 0 {
 		return nil
 	}
-	q, told := c.calls[i], c.told
-	if c.calls = c.calls[i+1:]; len(c.calls) == 0 {
+	if i > 0 {
+		return fmt.Errorf("the reply to request %d comes before the one to %d (C2)", f.Xid, c.calls[0].Xid)
+	}
+	q, told := c.calls[0], c.told
+	c.calls = c.calls[1:]
+	if !slices.ContainsFunc(c.calls, func(q call) bool { return q.Watches != nil }) {
 		c.told = nil
 	}
 	switch {
@@ -89,7 +86,7 @@ func (c *connection) answer(f Frame, history nodes) error {
 			return fmt.Errorf("sync is answered with %v, and another client had seen %v before it was called (C4)", f.Zxid,
 				q.shown)
 		}
-	default:
+	case q.Watches != nil:
 		if path := history.untold(q.Watches, f.Zxid, told); path != "" {
 			return fmt.Errorf("setWatches is answered with %v, and the client has missed a change of %s behind %v without "+
 				"a notification (C3)", f.Zxid, path, q.Watches.RelativeZxid)

@@ -1,7 +1,7 @@
 // Package trace compares the behaviour of real members with the protocol. A [Recorder] stands
 // between a member and its disk, its peers and its clients, and makes an [Event] of each write that
 // is durable, each request of raft that arrives, its answer, each command that the state executes,
-// each sync and setWatches of a client, and of the frames that leave for a client. A [Checker] gets
+// each request of a client, and of the frames that leave for a client. A [Checker] gets
 // the events of all members, in their order, and keeps the state that explains them: the tree of
 // all entries, the saved terms and votes, the entries that each disk has acknowledged in each term,
 // the sessions. It returns an error at the first event that the protocol cannot explain, whether a

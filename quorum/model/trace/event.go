@@ -41,7 +41,7 @@ const (
 	Applied Kind = "apply"
 	// Restored: a snapshot that a leader has sent has replaced the state (Zxid).
 	Restored Kind = "restore"
-	// Called: a call of a client is about to be taken (Session, Generation, Call).
+	// Called: a request of a client is about to be taken (Session, Generation, Call).
 	Called Kind = "call"
 	// Sent: bytes leave for the client of a session (Session, Generation, Belief, Frames).
 	Sent Kind = "send"
@@ -114,12 +114,12 @@ type Change struct {
 	Path string         `json:"path"`
 }
 
-// Call is a request of a client with a reply that depends on more than the requests and replies of
-// its own connection: sync, setWatches and setWatches2. Other requests are not recorded.
+// Call is a request of a client. Pings and logins, which are answered whenever they come, are not
+// recorded.
 type Call struct {
 	Xid wire.Xid `json:"xid"`
 	Op  wire.Op  `json:"op"`
-	// Watches are the watches to set; nil for sync.
+	// Watches are those that setWatches and setWatches2 set; nil for other operations.
 	Watches *wire.SetWatchesRequest `json:"watches,omitempty"`
 }
 

@@ -318,14 +318,13 @@ func (r *Recorder) Requested(id wire.SessionID, generation uint64, frame []byte)
 	}
 	call := Call{Xid: q.Xid, Op: q.Op}
 	switch q.Op {
-	case wire.OpSync:
+	case wire.OpPing, wire.OpAuth, wire.OpSASL:
+		return
 	case wire.OpSetWatches, wire.OpSetWatches2:
 		call.Watches = &wire.SetWatchesRequest{V2: q.Op == wire.OpSetWatches2}
 		if wire.Decode(q.Body, call.Watches) != nil {
-			return
+			return // it ends the connection
 		}
-	default:
-		return
 	}
 	r.event(Event{Kind: Called, Session: id, Generation: generation, Call: &call})
 }

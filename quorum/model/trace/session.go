@@ -24,7 +24,7 @@ type session struct {
 	commands model.Commands
 	known    bool
 	expired  bool
-	// sent is the generation of the newest connection to which bytes were sent, and until the
+	// sent is the generation of the newest connection that bytes were sent over, and until the
 	// moment at which its client knows itself disconnected.
 	sent  uint64
 	until time.Duration
@@ -40,29 +40,39 @@ func (s *sessions) get(id wire.SessionID) *session {
 	return x
 }
 
-// called is a call of a client. A connection on which nothing was sent yet is left out.
+// called is a request of a client.
 func (s *sessions) called(e Event) {
-	if x := s.get(e.Session); e.Generation == x.sent {
-		x.conn.calls = append(x.conn.calls, call{*e.Call, s.shown})
+	if x := s.get(e.Session); x.follow(e) {
+		x.conn.called(call{*e.Call, s.shown})
 	}
 }
 
-// told is bytes that a member sends to the client of a session. The client of an older connection
-// has left it, and knows that.
+// follow takes the connection of an event for the session's, if it is not an older one: the client
+// of that has left it, and knows that.
+func (x *session) follow(e Event) bool {
+	if e.Generation < x.sent || x.known && e.Generation < x.commands.Generation {
+		return false
+	}
+	if e.Generation > x.sent {
+		x.until, x.conn = 0, connection{}
+	}
+	x.sent, x.conn.on = e.Generation, e.On
+	return true
+}
+
+// told is bytes that a member sends to the client of a session.
 func (s *sessions) told(e Event, history nodes) error {
 	for _, f := range e.Frames {
 		s.shown = max(s.shown, f.Zxid)
 	}
 	x := s.get(e.Session)
-	switch {
-	case e.Generation < x.sent || x.known && e.Generation < x.commands.Generation:
+	if !x.follow(e) {
 		return nil
-	case x.expired && e.Generation == x.commands.Generation:
-		return fmt.Errorf("session %v has ended (docs/decisions/002: its member is silent)", e.Session)
-	case e.Generation > x.sent:
-		x.until, x.conn = 0, connection{}
 	}
-	x.sent, x.until, x.conn.on = e.Generation, max(x.until, e.At+e.Belief), e.On
+	if x.expired && e.Generation == x.commands.Generation {
+		return fmt.Errorf("session %v has ended (docs/decisions/002: its member is silent)", e.Session)
+	}
+	x.until = max(x.until, e.At+e.Belief)
 	for _, f := range e.Frames {
 		if err := x.conn.send(f, history); err != nil {
 			return err
@@ -107,7 +117,9 @@ func (s *sessions) execute(c Command, ended time.Duration) error {
 				"(docs/decisions/002, the arithmetic)", c.Session, ended, x.until)
 		}
 	case Reset:
-		clear(s.all)
+		for _, x := range s.all { // the connections have their last replies
+			*x = session{sent: x.sent, conn: connection{on: x.conn.on, calls: x.conn.calls}}
+		}
 		s.shown = 0
 	case Wrote, Closed:
 		if turn := x.commands.Turn(c.Generation, c.Seq); x.known && c.Seq > 0 && turn != model.Next {
@@ -116,8 +128,8 @@ func (s *sessions) execute(c Command, ended time.Duration) error {
 				x.commands.Seq, x.commands.Generation)
 		}
 		x.known, x.commands = true, model.Commands{Generation: c.Generation, Seq: c.Seq}
-		if c.Deed == Closed {
-			delete(s.all, c.Session)
+		if c.Deed == Closed { // its connection has the last replies
+			*x = session{sent: x.sent, conn: x.conn}
 		}
 	}
 	return nil
