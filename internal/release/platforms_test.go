@@ -23,14 +23,14 @@ type listed struct {
 	Module          *struct{ Main bool }
 }
 
-// TestPlatforms checks the types of the program for the systems of a release that no test builds it
-// for: a file that one of them lacks, or a function that it does not have, is found in seconds.
+// TestPlatforms checks the types of the program for the platforms of a release that no test builds
+// it for: a file that one of them lacks, or a function that it does not have, is found in seconds.
 // Compiling it for them takes a minute each.
 func TestPlatforms(t *testing.T) {
 	if testing.Short() {
 		t.Skip("reads the sources of all packages; not with -short")
 	}
-	for _, platform := range []string{"darwin/arm64", "windows/arm64"} {
+	for _, platform := range []string{"darwin/arm64", "linux/arm64", "windows/arm64"} {
 		t.Run(platform, func(t *testing.T) {
 			own, faults := checkTypes(t, platform, "../..", "./cmd/lockkeeper")
 			if own < 20 {
