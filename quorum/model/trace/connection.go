@@ -83,13 +83,12 @@ func (c *connection) answer(f Frame, history nodes) error {
 	case f.Code != wire.CodeOK:
 	case q.Op == wire.OpSync:
 		if f.Zxid < q.shown {
-			return fmt.Errorf("sync is answered with %v, and another client had seen %v before it was called (C4)", f.Zxid,
-				q.shown)
+			return fmt.Errorf("sync is answered with %v, and a client had seen %v when it came (C4)", f.Zxid, q.shown)
 		}
 	case q.Watches != nil:
 		if path := history.untold(q.Watches, f.Zxid, told); path != "" {
-			return fmt.Errorf("setWatches is answered with %v, and the client has missed a change of %s behind %v without "+
-				"a notification (C3)", f.Zxid, path, q.Watches.RelativeZxid)
+			return fmt.Errorf("setWatches is answered with %v, and the client has missed a change of %s behind %v "+
+				"without a notification (C3)", f.Zxid, path, q.Watches.RelativeZxid)
 		}
 	}
 	return nil

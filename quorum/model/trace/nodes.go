@@ -1,10 +1,6 @@
 package trace
 
-import (
-	"slices"
-
-	"lockkeeper/wire"
-)
+import "lockkeeper/wire"
 
 // nodes are the changes of each node that everybody may read, by its path, in their order.
 type nodes map[string][]change
@@ -20,10 +16,10 @@ func (n nodes) add(c Command) {
 	}
 }
 
-// between is the changes of a node behind a zxid, up to another one.
-func (n nodes) between(path string, behind, upTo wire.Zxid) (list []change) {
+// between is the changes of a node behind a zxid, up to another one, without those of a type.
+func (n nodes) between(path string, behind, upTo wire.Zxid, without wire.EventType) (list []change) {
 	for _, x := range n[path] {
-		if x.zxid > behind && x.zxid <= upTo {
+		if x.zxid > behind && x.zxid <= upTo && x.kind != without {
 			list = append(list, x)
 		}
 	}
@@ -35,32 +31,23 @@ func (n nodes) between(path string, behind, upTo wire.Zxid) (list []change) {
 // is told that the node has changed or is deleted, one that waits for a node that it exists
 // (ZooKeeper 3.8, DataTree.setWatches).
 func (n nodes) untold(w *wire.SetWatchesRequest, shown wire.Zxid, told map[Change]bool) string {
-	const created, deleted = wire.EventNodeCreated, wire.EventNodeDeleted
-	changed := func(path string, except wire.EventType) bool {
-		for _, x := range n.between(path, w.RelativeZxid, shown) {
-			if x.kind != except {
-				return true
-			}
-		}
-		return false
-	}
+	const data, children, deleted = wire.EventNodeDataChanged, wire.EventNodeChildrenChanged, wire.EventNodeDeleted
 	for _, path := range w.Data {
-		if changed(path, wire.EventNodeChildrenChanged) && !told[Change{wire.EventNodeDataChanged, path}] &&
+		if len(n.between(path, w.RelativeZxid, shown, children)) > 0 && !told[Change{data, path}] &&
 			!told[Change{deleted, path}] {
 			return path
 		}
 	}
 	for _, path := range w.Child {
-		if changed(path, wire.EventNodeDataChanged) && !told[Change{wire.EventNodeChildrenChanged, path}] &&
+		if len(n.between(path, w.RelativeZxid, shown, data)) > 0 && !told[Change{children, path}] &&
 			!told[Change{deleted, path}] {
 			return path
 		}
 	}
 	for _, path := range w.Exist {
-		list := slices.DeleteFunc(n.between(path, w.RelativeZxid, shown), func(x change) bool {
-			return x.kind == wire.EventNodeChildrenChanged
-		})
-		if m := len(list); m > 0 && list[m-1].kind != deleted && !told[Change{created, path}] {
+		list := n.between(path, w.RelativeZxid, shown, children)
+		if last := len(list) - 1; last >= 0 && list[last].kind != deleted &&
+			!told[Change{wire.EventNodeCreated, path}] {
 			return path
 		}
 	}

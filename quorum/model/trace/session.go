@@ -24,8 +24,8 @@ type session struct {
 	commands model.Commands
 	known    bool
 	expired  bool
-	// sent is the generation of the newest connection that bytes were sent over, and until the
-	// moment at which its client knows itself disconnected.
+	// sent is the generation of the newest connection that was used, and until the moment at which
+	// its client knows itself disconnected.
 	sent  uint64
 	until time.Duration
 	conn  connection

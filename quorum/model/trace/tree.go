@@ -46,7 +46,8 @@ type term struct {
 
 func newWorld() *world {
 	return &world{nodes: map[Place]*node{}, terms: map[uint64]*term{},
-		sessions: sessions{all: map[wire.SessionID]*session{}}, execution: execution{results: map[uint64]uint64{}, nodes: nodes{}}}
+		sessions:  sessions{all: map[wire.SessionID]*session{}},
+		execution: execution{results: map[uint64]uint64{}, nodes: nodes{}}}
 }
 
 func (w *world) term(n uint64) *term {
