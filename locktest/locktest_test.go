@@ -172,7 +172,7 @@ func TestExpire(t *testing.T) {
 		case e := <-events:
 			if e.State == zk.StateExpired {
 				exists, _, err := conn.Exists("/a")
-				for err == zk.ErrNoServer { // the library gives up requests whenever it connects again
+				for err == zk.ErrNoServer { // the library gives requests up when it connects again
 					exists, _, err = conn.Exists("/a")
 				}
 				if exists || err != nil {

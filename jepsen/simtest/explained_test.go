@@ -27,9 +27,9 @@ const recentEvents = 40
 
 func newExplained(c *cluster) *explained { return &explained{c: c, checker: trace.NewChecker()} }
 
-// record has the events of a program that is about to start on the stores, with these members in its
-// file, come to x, while m runs this program: the writes of one that was ended by force are on no
-// disk.
+// record has the events of a program that is about to start on the stores, with these members in
+// its file, come to x, while m runs this program: the writes of one that was ended by force are on
+// no disk.
 func (x *explained) record(m *member, stores *store.Stores, file []peer.Member) (*directed, error) {
 	start := m.starts.Add(1)
 	stores.Stable = noticedStable{stores.Stable, m}

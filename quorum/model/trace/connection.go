@@ -17,7 +17,7 @@ type connection struct {
 	// since the connection was open; 0: none has.
 	replaced wire.Zxid
 	calls    []call          // without a reply, in their order
-	told     map[Change]bool // the notifications since the oldest setWatches came; nil: there is none
+	told     map[Change]bool // the notifications since the oldest setWatches came; nil: none did
 }
 
 // call is a Call that waits for its reply.

@@ -157,7 +157,7 @@ type Event struct {
 	Last     Place         `json:"last"`
 	Snapshot Place         `json:"snapshot"`
 	Entries  []Entry       `json:"entries,omitempty"`
-	Lines    uint32        `json:"lines,omitempty"`  // the members in the configuration file, as peer.Sum
+	Lines    uint32        `json:"lines,omitempty"`  // the members in the file, as peer.Sum
 	Number   uint64        `json:"number,omitempty"` // joins an answer with its request
 	Request  Request       `json:"request,omitempty"`
 	OK       bool          `json:"ok,omitempty"` // the vote was given, or the entries are stored
