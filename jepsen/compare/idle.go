@@ -62,8 +62,12 @@ type idlePart struct {
 	out *bufio.Reader
 }
 
-// openIdle opens n sessions, spread over servers.
-func openIdle(ctx context.Context, servers string, n int, timeout time.Duration) (_ *idleSessions, err error) {
+// openIdle opens n sessions, spread over servers. No two openings have a source address in common:
+// the ports of connections that were closed are not free for a minute, and the kernel takes most of
+// the processor to look for one among 10,000 of them.
+func (r *ownRun) openIdle(ctx context.Context, servers string, n int, timeout time.Duration) (_ *idleSessions,
+	err error) {
+	r.openings++
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -77,7 +81,7 @@ func openIdle(ctx context.Context, servers string, n int, timeout time.Duration)
 	began := time.Now()
 	for ; n > 0; n -= idleEach {
 		cmd := exec.CommandContext(ctx, self, idleClients, "-servers", servers, "-sessions", fmt.Sprint(min(n, idleEach)),
-			"-timeout", timeout.String(), "-source", fmt.Sprintf("127.0.0.%d", 2+len(s.parts)))
+			"-timeout", timeout.String(), "-source", fmt.Sprintf("127.0.%d.%d", r.openings, 1+len(s.parts)))
 		cmd.Stderr = os.Stderr
 		in, err := cmd.StdinPipe()
 		if err != nil {

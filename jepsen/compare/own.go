@@ -59,6 +59,7 @@ type ownRun struct {
 	dir      string
 	progress io.Writer
 	clusters int
+	openings int // of idle sessions
 }
 
 // ownHeap is ZooKeeper's heap for these tables: the 1000 MB of its zkServer.sh do not hold a

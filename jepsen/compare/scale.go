@@ -83,7 +83,7 @@ func (r *ownRun) scaleSessions(ctx context.Context, k *keeper) ([]float64, error
 	if err != nil {
 		return nil, err
 	}
-	idle, err := openIdle(ctx, k.Servers(), r.sessions, 3*r.duration)
+	idle, err := r.openIdle(ctx, k.Servers(), r.sessions, 3*r.duration)
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +112,7 @@ func (r *ownRun) scaleSessions(ctx context.Context, k *keeper) ([]float64, error
 		return nil, err
 	}
 	found = append(found, gone.Seconds())
-	if idle, err = openIdle(ctx, k.Servers(), r.sessions, 3*r.duration); err != nil {
+	if idle, err = r.openIdle(ctx, k.Servers(), r.sessions, 3*r.duration); err != nil {
 		return nil, err
 	}
 	began = time.Now()
