@@ -288,7 +288,8 @@ func (p *clientPort) readLoop(c *conn, sess *session.Session) error {
 			return err
 		}
 		c.in.took(4 + len(frame))
-		if err = submit(&p.cfg.Machine, sess, frame); err != nil {
+		requested(&p.cfg.Machine, sess, frame)
+		if err = sess.Submit(frame); err != nil {
 			_ = c.flush(session.FlushReader) // the answers to earlier requests
 			return err
 		}
@@ -323,6 +324,7 @@ func (p *clientPort) refuseLarge(c *conn, sess *session.Session, e *wire.FrameLe
 	_ = c.SetReadDeadline(time.Now().Add(restTimeout))
 	p.refusals.Warn("large "+c.remote().Addr().String(), "request refused: it is larger than jute.maxbuffer",
 		"client", c.remote(), "session", sess.ID(), "bytes", e.Length, "limit", e.Max)
+	requested(&p.cfg.Machine, sess, frame)
 	if err := sess.RefuseLarge(frame); err != nil {
 		return err
 	}

@@ -10,7 +10,8 @@ import (
 )
 
 // A member with a Recorder (Machine.Recorder) has these in place of its listener and its
-// connections; without one there is nothing of it on the way of a command or an answer.
+// connections; without one there is nothing of it on the way of a command or an answer, and one
+// comparison on the way of a request.
 
 // recordedListener records what the state executes.
 type recordedListener struct {
@@ -56,10 +57,9 @@ func recorded(m *zoocfg.Machine, c session.Conn, s *session.Session, tick time.D
 	return recordedConn{c, offer, sent}
 }
 
-// submit submits a frame from the client to its session.
-func submit(m *zoocfg.Machine, s *session.Session, frame []byte) error {
+// requested records a frame from the client of a session.
+func requested(m *zoocfg.Machine, s *session.Session, frame []byte) {
 	if m.Recorder != nil {
 		m.Recorder.Requested(s.ID(), s.Generation(), frame)
 	}
-	return s.Submit(frame)
 }

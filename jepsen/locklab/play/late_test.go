@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// written is the stdin of a client's process: what the lab has written to it.
+// written is the stdin of a client's process, with the lab's commands.
 type written struct{ bytes.Buffer }
 
 // Close implements io.Closer.
 func (*written) Close() error { return nil }
 
-// agentOf is the client A with a library that says only what the test adds to its history.
+// agentOf is the client A without a library: the test adds events to its history.
 func agentOf(stdin io.WriteCloser) *agent {
 	return &agent{name: "A", node: "a", history: NewHistory(), host: &host{stdin: stdin}}
 }

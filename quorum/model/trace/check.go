@@ -19,8 +19,8 @@ import (
 type Checker struct {
 	worlds map[uint64]*world // by the digest of the first entry
 	disks  map[raft.ServerID]*disk
-	files  map[file]bool // that processes have started with
-	now    time.Duration // of the newest event
+	files  map[memberFile]bool // that processes have started with
+	now    time.Duration       // of the newest event
 	err    error
 
 	// Events counts the events by kind. Commits counts the steps of the commit index, Elections the
@@ -53,8 +53,8 @@ type disk struct {
 	action   Action // the newest
 }
 
-// file is the members in the configuration file of a member, as peer.Sum.
-type file struct {
+// memberFile is the configuration file of a member: the members in it, as peer.Sum.
+type memberFile struct {
 	of    peer.MemberID
 	lines uint32
 }
@@ -68,7 +68,7 @@ type ask struct {
 
 // NewChecker returns a Checker that has seen nothing.
 func NewChecker() *Checker {
-	return &Checker{worlds: map[uint64]*world{}, disks: map[raft.ServerID]*disk{}, files: map[file]bool{},
+	return &Checker{worlds: map[uint64]*world{}, disks: map[raft.ServerID]*disk{}, files: map[memberFile]bool{},
 		Events: map[Kind]int{}, Seen: map[Action]int{}, Pairs: map[Pair]int{}}
 }
 
@@ -167,7 +167,7 @@ func (d *disk) has(e *node) bool {
 func (c *Checker) started(d *disk, e Event) error {
 	defer clear(d.asks) // who asked is not answered any more; the vote may have been saved
 	d.applied, d.executed, d.zxid = 0, 0, 0
-	c.files[file{raftnet.IDOf(d.id), e.Lines}] = true
+	c.files[memberFile{raftnet.IDOf(d.id), e.Lines}] = true
 	if d.setBack {
 		*d = disk{id: d.id, action: d.action, world: d.world, first: 1, asks: d.asks, term: e.Term,
 			voteTerm: e.VoteTerm, vote: e.Of, damaged: d.damaged}
@@ -754,15 +754,15 @@ func (c *Checker) execute(w *world, n *node, commands []Command) error {
 	return nil
 }
 
-// refiled is an entry by which a leader begins to change the members to those of its configuration
-// file; lines is 0 in others. A majority of the voters has the same file, or has had it.
+// refiled compares an entry by which a leader takes over the members of its configuration file with
+// the files of the voters: a majority has the same, or has had it. lines is 0 in other entries.
 func (c *Checker) refiled(n *node, lines uint32) error {
 	if lines == 0 || n == nil || n.config == nil {
 		return nil
 	}
-	has := func(id raft.ServerID) bool { return c.files[file{raftnet.IDOf(id), lines}] }
+	has := func(id raft.ServerID) bool { return c.files[memberFile{raftnet.IDOf(id), lines}] }
 	if !majority(n.config.Voters, has) {
-		return errors.New("the members change to those of a file that no majority of the voters has had " +
+		return errors.New("the leader takes over the members of a file that no majority of the voters has had " +
 			"(docs/decisions/019, members of the files)")
 	}
 	return nil

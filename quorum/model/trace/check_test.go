@@ -67,6 +67,20 @@ func called(op wire.Op, xid wire.Xid, w *wire.SetWatchesRequest) Event {
 	return Event{On: b, Kind: Called, At: 4 * time.Second, Session: 7, Generation: 1, Call: &Call{xid, op, w}}
 }
 
+// answered is frames to the client of session 7, over the first connection, behind its requests for
+// the replies.
+func answered(on raft.ServerID, frames ...Frame) (events []Event) {
+	for _, f := range frames {
+		if f.Xid == wire.XidNotification || f.Xid == wire.XidPing {
+			continue
+		}
+		e := called(wire.OpGetData, f.Xid, nil)
+		e.On = on
+		events = append(events, e)
+	}
+	return append(events, framed(on, frames...))
+}
+
 // framed is frames to the client of session 7, over the first connection.
 func framed(on raft.ServerID, frames ...Frame) Event {
 	e := told(on, 4*time.Second, 1)
@@ -168,14 +182,17 @@ func TestExplained(t *testing.T) {
 			[]Event{told(b, 5*time.Second, 1)}),
 		"a client closes its session and is told so": append(executed(Command{Deed: Attached, Generation: 1},
 			Command{Deed: Closed, Generation: 1, Seq: 1}), told(a, 5*time.Second, 1)),
-		"a watch fires before the reply that shows its change, the others when the client connects again": {
-			framed(b, reply(1, 5), reply(wire.XidNotification, 6), reply(2, 6)),
-			framed(b, reply(wire.XidPing, 6), reply(wire.XidAuth, 0), reply(wire.XidNotification, -1),
-				reply(wire.XidSetWatches, 6))},
+		"a watch fires before the reply that shows its change, the others when the client connects again": slices.Concat(
+			answered(b, reply(1, 5), reply(wire.XidNotification, 6), reply(2, 6)),
+			answered(b, reply(wire.XidPing, 6), reply(wire.XidAuth, 0), reply(wire.XidNotification, -1),
+				reply(wire.XidSetWatches, 6))),
+		"read-only connections have no generation": {
+			{On: b, Kind: Called, Session: 7, Call: &Call{Xid: 1}}, {On: c, Kind: Called, Session: 7, Call: &Call{Xid: 2}},
+			{On: c, Kind: Sent, Session: 7, Frames: []Frame{reply(2, 5)}}},
 		"requests of goroutines that do not wait for each other, as go-zookeeper numbers them": {
 			called(wire.OpGetData, 2, nil), called(wire.OpSetData, 1, nil), framed(b, reply(2, 5), reply(1, 6))},
 		"a state is replaced, and its clients have the last replies of the old one": slices.Concat(
-			[]Event{framed(c, reply(1, 5))}, replaced(c, 7), []Event{framed(c, reply(2, 6))}),
+			answered(c, reply(1, 5)), replaced(c, 7), answered(c, reply(2, 6))),
 		"a snapshot is sent that never arrives whole, and then an older one by another leader": slices.Concat(
 			[]Event{stored(a, entry(2, 3)), saveTerm(c, 2)}, sent(b, 2, a, two, entry(2, 3)),
 			[]Event{request(c, Install, 2, a, entry(2, 3).Place)},
@@ -190,7 +207,7 @@ func TestExplained(t *testing.T) {
 				request(c, Append, 3, b, two, entry(3, 3)), {On: c, Kind: Removed, First: 3, Last: Place{Index: 3}},
 				stored(c, entry(3, 3)), yes(request(c, Append, 3, b, two, entry(3, 3)))}),
 		"a state is replaced by the same one": slices.Concat(
-			[]Event{framed(c, reply(1, 5))}, replaced(c, 5), []Event{framed(c, reply(2, 5))}),
+			answered(c, reply(1, 5)), replaced(c, 5), answered(c, reply(2, 5))),
 		"a voter is removed":                     slices.Concat([]Event{stored(a, change)}, sent(b, 2, a, two, change)),
 		"a member was set back":                  {{On: c, Kind: SetBack}, {On: c, Kind: Started}},
 		"a disk is damaged, and cannot be read":  {{On: c, Kind: Damaged}, {On: c, Kind: Unreadable}, start("3-d")},
@@ -324,13 +341,15 @@ func TestNotExplained(t *testing.T) {
 			Command{Deed: Wrote, Generation: 1, Seq: 2, Zxid: 5, Changed: true})},
 		{"a node has another time than its entry", "C8", executed(
 			Command{Deed: Wrote, Generation: 1, Seq: 1, MtimeMs: 2, EntryMs: 1})},
-		{"a watch fires behind the reply that shows its change", "C3", []Event{
-			framed(b, reply(1, 5), reply(2, 6), reply(wire.XidNotification, 6))}},
+		{"a watch fires behind the reply that shows its change", "C3",
+			answered(b, reply(1, 5), reply(2, 6), reply(wire.XidNotification, 6))},
 		{"a read is answered before a write before it", "C2", []Event{called(wire.OpSetData, 1, nil),
 			called(wire.OpGetData, 2, nil), framed(b, reply(2, 5)), framed(b, reply(1, 5))}},
-		{"a reply shows an older state", "C4", []Event{framed(b, reply(1, 5), reply(2, 4))}},
+		{"a request is answered twice", "C2", append(answered(b, reply(1, 5)), framed(b, reply(1, 5)))},
+		{"nobody has asked", "C2", []Event{framed(b, reply(1, 5))}},
+		{"a reply shows an older state", "C4", answered(b, reply(1, 5), reply(2, 4))},
 		{"a connection outlives the state of its member", "missed watches", slices.Concat(
-			executed(Command{Deed: Attached, Generation: 1}), []Event{framed(c, reply(1, 5))}, replaced(c, 7),
+			executed(Command{Deed: Attached, Generation: 1}), answered(c, reply(1, 5)), replaced(c, 7),
 			[]Event{framed(c, reply(wire.XidPing, 7))})},
 		{"a member that lags sends bytes behind the end", "has ended", append(
 			executed(Command{Deed: Expired, Generation: 1}), told(b, 4*time.Second, 1))},
@@ -384,8 +403,12 @@ func TestCalls(t *testing.T) {
 	event := func(kind wire.EventType, path string) Frame {
 		return Frame{Xid: wire.XidNotification, Zxid: wire.ZxidNone, Change: Change{kind, path}}
 	}
-	elsewhere := framed(c, reply(1, 9)) // of another session
-	elsewhere.Session = 8
+	elsewhere := answered(c, reply(1, 9))
+	for i := range elsewhere {
+		elsewhere[i].Session = 8
+	}
+	elsewhere = slices.Clip(elsewhere)
+	sync := called(wire.OpSync, 2, nil)
 	failed := reply(2, 5)
 	failed.Code = wire.CodeNoAuth
 	const made, gone = wire.EventNodeCreated, wire.EventNodeDeleted
@@ -394,20 +417,19 @@ func TestCalls(t *testing.T) {
 		return Command{Zxid: zxid, Changed: true, Changes: []Change{{kind, path}}}
 	}
 	past := append(executed(at(5, made, "/a"), at(6, data, "/a"), at(7, gone, "/b"), at(8, child, "/a")),
-		framed(b, reply(1, 5)))
+		answered(b, reply(1, 5))...)
 	both := wire.SetWatchesRequest{RelativeZxid: 5, Data: []string{"/a"}, Child: []string{"/a", "/b"}}
 	set := reply(wire.XidSetWatches, 8)
 	for _, x := range []struct {
 		name, because string // empty: it is explained
 		events        []Event
 	}{
-		{"a sync", "", []Event{called(wire.OpSync, 2, nil), elsewhere, framed(b, reply(2, 5))}},
-		{"a sync of a member that lags behind", "C4", []Event{elsewhere, called(wire.OpSync, 2, nil),
-			framed(b, reply(2, 8))}},
-		{"a read there", "", []Event{elsewhere, framed(b, reply(2, 8))}},
-		{"a sync that fails", "", []Event{elsewhere, called(wire.OpSync, 2, nil), framed(b, failed)}},
-		{"the sync behind another", "C4", []Event{called(wire.OpSync, 2, nil), elsewhere, called(wire.OpSync, 3, nil),
-			framed(b, reply(2, 5), reply(3, 5))}},
+		{"a sync", "", slices.Concat([]Event{sync}, elsewhere, []Event{framed(b, reply(2, 5))})},
+		{"a sync of a member that lags behind", "C4", append(elsewhere, sync, framed(b, reply(2, 8)))},
+		{"a read there", "", append(elsewhere, answered(b, reply(2, 8))...)},
+		{"a sync that fails", "", append(elsewhere, sync, framed(b, failed))},
+		{"the sync behind another", "C4", slices.Concat([]Event{sync}, elsewhere, []Event{called(wire.OpSync, 3, nil),
+			framed(b, reply(2, 5), reply(3, 5))})},
 		{"all watches fire", "", []Event{watches(both),
 			framed(b, event(data, "/a"), event(child, "/a"), event(gone, "/b"), set)}},
 		{"no event for the data", "missed a change of /a", []Event{watches(both),
@@ -435,7 +457,7 @@ func TestCalls(t *testing.T) {
 	}
 }
 
-// TestFiles: the members change to those of a file that a majority of the voters has.
+// TestFiles: a leader takes over the members of its file if a majority of the voters has the same.
 func TestFiles(t *testing.T) {
 	for _, x := range []struct {
 		have []raft.ServerID

@@ -9,7 +9,8 @@ import (
 	"lockkeeper/wire"
 )
 
-// connection is the requests and the replies of a connection.
+// connection is the requests and the replies of a connection. Every request has one reply, in the
+// order of the requests.
 type connection struct {
 	on   raft.ServerID
 	zxid wire.Zxid // of the state that the replies show
@@ -35,7 +36,7 @@ func (c *connection) called(q call) {
 }
 
 // send is a frame for the client.
-func (c *connection) send(f Frame, history nodes) error {
+func (c *connection) send(f Frame) error {
 	if c.replaced > 0 && f.Xid != wire.XidNotification && f.Zxid >= c.replaced {
 		return fmt.Errorf("a reply shows %v, and a snapshot has replaced the state up to %v since the connection was "+
 			"open: it may have missed watches (C3)", f.Zxid, c.replaced)
@@ -45,15 +46,9 @@ func (c *connection) send(f Frame, history nodes) error {
 		if f.Zxid > 0 && f.Zxid <= c.zxid {
 			return fmt.Errorf("a watch fires for the change %v behind a reply that shows %v (C3)", f.Zxid, c.zxid)
 		}
-		if c.told != nil {
-			c.told[f.Change] = true
-		}
 		return nil
 	case wire.XidPing, wire.XidAuth:
 		return nil
-	}
-	if err := c.answer(f, history); err != nil {
-		return err
 	}
 	if f.Zxid <= 0 {
 		return nil
@@ -65,13 +60,19 @@ func (c *connection) send(f Frame, history nodes) error {
 	return nil
 }
 
-// answer compares a reply with the calls. A reply to a request that is not recorded is left out.
+// answer compares a frame for the client with the calls.
 func (c *connection) answer(f Frame, history nodes) error {
-	i := slices.IndexFunc(c.calls, func(q call) bool { return q.Xid == f.Xid })
-	if i < 0 {
+	switch {
+	case f.Xid == wire.XidNotification:
+		if c.told != nil {
+			c.told[f.Change] = true
+		}
 		return nil
-	}
-	if i > 0 {
+	case f.Xid == wire.XidPing:
+		return nil
+	case len(c.calls) == 0:
+		return fmt.Errorf("request %d is answered twice, or nobody has sent it (C2)", f.Xid)
+	case c.calls[0].Xid != f.Xid:
 		return fmt.Errorf("the reply to request %d comes before the one to %d (C2)", f.Xid, c.calls[0].Xid)
 	}
 	q, told := c.calls[0], c.told

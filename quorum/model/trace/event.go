@@ -17,7 +17,8 @@ type Kind string
 // The kinds. The fields of Event that each has are in parentheses, beside At, On and Kind.
 const (
 	// Started: a process has opened the disk, and found this on it (Term, VoteTerm, Of, First,
-	// Last, Snapshot; Entries has the entry 1 if it is there). Lines is of its configuration file.
+	// Last, Snapshot; Entries has the entry 1 if it is there), and has this configuration file
+	// (Lines).
 	Started Kind = "start"
 	// SetBack: the disk was exchanged for an earlier image of itself, while no process used it.
 	SetBack Kind = "set back"
@@ -114,12 +115,13 @@ type Change struct {
 	Path string         `json:"path"`
 }
 
-// Call is a request of a client. Pings and logins, which are answered whenever they come, are not
-// recorded.
+// Call is a request of a client. Pings, which may be answered before their turn, are not recorded,
+// nor are requests with a number that marks the server's own frames, which no library uses.
 type Call struct {
 	Xid wire.Xid `json:"xid"`
 	Op  wire.Op  `json:"op"`
-	// Watches are those that setWatches and setWatches2 set; nil for other operations.
+	// Watches are those that setWatches and setWatches2 set; nil for other operations, and in a
+	// request that cannot be decoded.
 	Watches *wire.SetWatchesRequest `json:"watches,omitempty"`
 }
 
@@ -132,7 +134,7 @@ type Frame struct {
 	Change Change `json:"change,omitzero"`
 }
 
-// String is the frame as words: its xid and zxid, and what it tells beside them.
+// String is the frame as words: xid, zxid, and its error or its event.
 func (f Frame) String() string {
 	text := fmt.Sprint(f.Xid, " ", f.Zxid)
 	if f.Code != wire.CodeOK {

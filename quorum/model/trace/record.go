@@ -18,7 +18,7 @@ import (
 // Recorder makes events of the acts of one process of a member.
 type Recorder struct {
 	emit    func(Event)
-	lines   uint32
+	lines   uint32                        // the members in the configuration file, as peer.Sum
 	on      atomic.Pointer[raft.ServerID] // nil: the disk has no identity yet
 	numbers atomic.Uint64                 // of requests
 	stores  *store.Stores
@@ -310,20 +310,21 @@ func (r *Recorder) Connected(id wire.SessionID, generation uint64, timeout, tick
 	}, frames.sent
 }
 
-// Requested is to be called with each frame from a client, before it takes effect.
+// Requested is to be called with each frame from a client, or the head of one that is too large,
+// before it takes effect.
 func (r *Recorder) Requested(id wire.SessionID, generation uint64, frame []byte) {
 	q, err := wire.DecodeRequest(frame)
 	if err != nil {
 		return // it ends the connection
 	}
-	call := Call{Xid: q.Xid, Op: q.Op}
-	switch q.Op {
-	case wire.OpPing, wire.OpAuth, wire.OpSASL:
+	if q.Op == wire.OpPing || q.Xid == wire.XidPing || q.Xid == wire.XidNotification {
 		return
-	case wire.OpSetWatches, wire.OpSetWatches2:
-		call.Watches = &wire.SetWatchesRequest{V2: q.Op == wire.OpSetWatches2}
-		if wire.Decode(q.Body, call.Watches) != nil {
-			return // it ends the connection
+	}
+	call := Call{Xid: q.Xid, Op: q.Op}
+	if q.Op == wire.OpSetWatches || q.Op == wire.OpSetWatches2 {
+		w := &wire.SetWatchesRequest{V2: q.Op == wire.OpSetWatches2}
+		if wire.Decode(q.Body, w) == nil {
+			call.Watches = w
 		}
 	}
 	r.event(Event{Kind: Called, Session: id, Generation: generation, Call: &call})

@@ -40,9 +40,10 @@ func (s *sessions) get(id wire.SessionID) *session {
 	return x
 }
 
-// called is a request of a client.
+// called is a request of a client. Connections of read-only mode have no generation by which one
+// could be told from the next, so their replies are not compared with their requests.
 func (s *sessions) called(e Event) {
-	if x := s.get(e.Session); x.follow(e) {
+	if x := s.get(e.Session); x.follow(e) && e.Generation > 0 {
 		x.conn.called(call{*e.Call, s.shown})
 	}
 }
@@ -74,7 +75,13 @@ func (s *sessions) told(e Event, history nodes) error {
 	}
 	x.until = max(x.until, e.At+e.Belief)
 	for _, f := range e.Frames {
-		if err := x.conn.send(f, history); err != nil {
+		if err := x.conn.send(f); err != nil {
+			return err
+		}
+		if e.Generation == 0 {
+			continue
+		}
+		if err := x.conn.answer(f, history); err != nil {
 			return err
 		}
 	}
