@@ -17,7 +17,7 @@ const (
 	MaxFrame = 64 << 20
 	// DefaultFrameBytes is enough for the largest request of raft and a frame of the forward stream
 	// at the same time (raftnet).
-	DefaultFrameBytes = 384 << 20
+	DefaultFrameBytes = 144 << 20
 	// frameStep is the memory of a frame before more of it has arrived.
 	frameStep = 64 << 10
 	// framePiece is the most that is allocated at once.

@@ -58,8 +58,10 @@ const (
 )
 
 const (
-	// MaxAppendEntries bounds the entries of a request.
-	MaxAppendEntries = 64
+	// MaxAppendEntries bounds the entries of a request. A full entry has 256 KiB, so a member that
+	// is behind gets some 4 MiB at a time: while a leader reads and sends larger requests, clients
+	// wait for a core. A follower syncs each request, so smaller ones would take it longer.
+	MaxAppendEntries = 16
 	// MaxEntryBytes is the most that an entry takes up in a frame.
 	MaxEntryBytes = 5 << 20
 	// maxRequestBytes is enough for as many entries.

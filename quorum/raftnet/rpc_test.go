@@ -183,8 +183,8 @@ func TestLengthsThatLieTakeNoMemory(t *testing.T) {
 func TestTheLargestRequestFits(t *testing.T) {
 	const largest = 4 << 20 // server.MaxMaxBuffer
 	entry := appendRequest(nil, rpcAppend, &raft.AppendEntriesRequest{Entries: []*raft.Log{{Data: make([]byte, largest+64<<10)}}})
-	if n := 64*len(entry) + 1000; n > maxRequestBytes {
-		t.Errorf("64 entries of the largest requests have %d bytes, and %d are let through", n, maxRequestBytes)
+	if n := MaxAppendEntries*len(entry) + 1000; n > maxRequestBytes {
+		t.Errorf("the largest requests, in all entries of one, have %d bytes, and %d are let through", n, maxRequestBytes)
 	}
 }
 

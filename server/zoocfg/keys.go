@@ -570,10 +570,10 @@ var usedKeys = map[string]keyDef{
 		effect: "How many connections the peer port takes: half of them from one address, an eighth in the name of " +
 			"one member, a quarter before they have said, and proved, who they are, an eighth of these from " +
 			"one address."},
-	"peerFrameMaxBytes": {own: true, value: integer(8<<20, math.MaxInt32, peer.DefaultFrameBytes,
+	"peerFrameMaxBytes": {own: true, value: integer(peer.DefaultFrameBytes, math.MaxInt32, peer.DefaultFrameBytes,
 		func(l *loader) *int { return &l.cfg.Cluster.FrameBytes }), unit: "bytes",
 		effect: "How many bytes frames above 64 KiB may hold together while they arrive at the peer port. A stream " +
-			"whose frame does not fit is closed."},
+			"whose frame does not fit is closed. The default is the least that the largest frames need."},
 	"initLimit": {value: integer(1, math.MaxInt32, 10, func(l *loader) *int { return &l.cfg.Cluster.InitLimit }),
 		unit:   "ticks",
 		effect: "Shown by the four-letter word conf. A follower may take as long as it needs to catch up."},
