@@ -157,6 +157,8 @@ func (e *engine) raftConfig() *raft.Config {
 	rc.NoSnapshotRestoreOnStart = true // loadSnapshot has done it, and names a damaged file
 	rc.ShutdownOnRemove = false
 	rc.NotifyCh = e.notify
+	// Nobody reads these measures, and each answer of a follower builds their names.
+	rc.NoLegacyTelemetry = true
 	rc.Logger = newHclog(e.log)
 	return rc
 }
