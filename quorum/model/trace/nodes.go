@@ -16,7 +16,7 @@ func (n nodes) add(c Command) {
 	}
 }
 
-// between is the changes of a node behind a zxid, up to another one, except those of one type.
+// between is the changes of a node behind a zxid, up to another one, without one type of event.
 func (n nodes) between(path string, behind, upTo wire.Zxid, without wire.EventType) (list []change) {
 	for _, x := range n[path] {
 		if x.zxid > behind && x.zxid <= upTo && x.kind != without {
