@@ -216,6 +216,7 @@ func TestConfigFaults(t *testing.T) {
 		"min > max":         {base + "minSessionTimeout=9000\nmaxSessionTimeout=8000", "", []string{"3: minSessionTimeout: 9000 ms is more than maxSessionTimeout, 8000 ms"}},
 		"min > default max": {base + "minSessionTimeout=90000", "", []string{"3: minSessionTimeout: 90000 ms is more than maxSessionTimeout, 60000 ms"}},
 		"session timeout":   {base + "maxSessionTimeout=0", "", []string{"3: maxSessionTimeout: must be at least 1, not 0"}},
+		"frames of peers":   {base + "peerFrameMaxBytes=150994943", "", []string{"3: peerFrameMaxBytes: must be at least 150994944, not 150994943"}},
 		"maxMemory":         {base + "maxMemory=1000", "", []string{"3: maxMemory: must be at least 268435456, not 1000"}},
 		"buffer":            {base + "jute.maxbuffer=1M", "", []string{`3: jute.maxbuffer: must be a number of bytes, not "1M"`}},
 		"buffer range":      {base + "zookeeper.jute.maxbuffer=0x100000000", "", []string{`3: jute.maxbuffer: must be a number of bytes, not "0x100000000"`}},

@@ -573,7 +573,8 @@ var usedKeys = map[string]keyDef{
 	"peerFrameMaxBytes": {own: true, value: integer(peer.DefaultFrameBytes, math.MaxInt32, peer.DefaultFrameBytes,
 		func(l *loader) *int { return &l.cfg.Cluster.FrameBytes }), unit: "bytes",
 		effect: "How many bytes frames above 64 KiB may hold together while they arrive at the peer port. A stream " +
-			"whose frame does not fit is closed. The default is the least that the largest frames need."},
+			"is closed when a frame does not fit. Less than the default could refuse the largest requests, and with " +
+			"them a member that has to catch up."},
 	"initLimit": {value: integer(1, math.MaxInt32, 10, func(l *loader) *int { return &l.cfg.Cluster.InitLimit }),
 		unit:   "ticks",
 		effect: "Shown by the four-letter word conf. A follower may take as long as it needs to catch up."},
