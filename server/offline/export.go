@@ -20,7 +20,8 @@ import (
 
 // Exported describes the files that Export has written.
 type Exported struct {
-	Zxid            wire.Zxid
+	Zxid wire.Zxid
+	// Epoch is the currentEpoch: the term of the last entry.
 	Epoch           uint64
 	Nodes, Sessions int
 	// Left is the number of sessions that are not in it, nor their ephemeral nodes: ZooKeeper
@@ -41,26 +42,26 @@ func Export(ctx context.Context, cfg zoocfg.Config, snapshot, dir string) (e Exp
 	} else if len(list) > 0 {
 		return e, fmt.Errorf("server: export: %s is not empty", dir)
 	}
-	var store *znode.Store
+	var last stopped
 	if snapshot != "" {
-		if store, err = readSnapshot(snapshot); err != nil {
+		if last.state, err = readSnapshot(snapshot); err != nil {
 			err = fmt.Errorf("server: export: %w", err)
 		}
 	} else {
-		store, e.Epoch, _, err = stoppedState(ctx, &cfg)
+		last, err = readStopped(ctx, &cfg)
 	}
 	if err != nil {
 		return e, err
 	}
-	if store.Zxid() == 0 {
+	if last.state.Zxid() == 0 {
 		return e, errors.New("server: export: there are no data: this member has never applied an update. Export the " +
 			"member of the cluster " +
 			"with the greatest zxid (lockkeeper inspect)")
 	}
-	state, left := zkdata.FromStore(store)
+	state, left := zkdata.FromStore(last.state)
 	e.Zxid, e.Nodes, e.Sessions, e.Left = state.Zxid, state.Len(), len(state.Sessions), left
-	e.Epoch = max(e.Epoch, uint64(state.Zxid)>>32)
-	if err := writeExport(dir, state, e.Epoch, cfg.Cluster.ID); err != nil {
+	e.Epoch = max(last.term, uint64(state.Zxid)>>32)
+	if err := writeExport(dir, state, e.Epoch, max(last.accepted, e.Epoch), cfg.Cluster.ID); err != nil {
 		return e, fmt.Errorf("server: export: %w", err)
 	}
 	return e, nil
@@ -80,16 +81,26 @@ func readSnapshot(name string) (*znode.Store, error) {
 	return store, nil
 }
 
-// stoppedState is the last state of a member that does not run, the term of its last entry, and the
-// repairs that were made when its files were opened.
-func stoppedState(ctx context.Context, cfg *zoocfg.Config) (state *znode.Store, term uint64, repaired []string,
-	err error) {
+// stopped is what the files of a member that does not run have.
+type stopped struct {
+	state *znode.Store // after the last entry of the log
+	term  uint64       // of that entry
+	// accepted is the newest term that the member has voted in or followed.
+	accepted uint64
+	repaired []string // repairs that were made when the files were opened
+}
+
+// readStopped reads the files of a member that does not run.
+func readStopped(ctx context.Context, cfg *zoocfg.Config) (last stopped, err error) {
 	err = withStopped(ctx, cfg, func(stores store.Stores) error {
-		repaired = stores.Repaired
-		state, term, err = quorum.LastState(stores)
+		last.repaired = stores.Repaired
+		if last.accepted, err = stores.Number(store.Term); err != nil {
+			return err
+		}
+		last.state, last.term, err = quorum.LastState(stores)
 		return err
 	})
-	return state, term, repaired, err
+	return last, err
 }
 
 // withStopped opens the stores of a member that does not run, as a start of it does.
@@ -110,8 +121,11 @@ func withStopped(ctx context.Context, cfg *zoocfg.Config, do func(store.Stores) 
 }
 
 // writeExport makes a directory of ZooKeeper, for its owner alone: the snapshot has the passwords
-// of sessions.
-func writeExport(dir string, state *zkdata.State, epoch uint64, id uint8) (err error) {
+// of sessions. ZooKeeper elects a member with the greatest current epoch among a majority, and
+// begins the epoch after the greatest accepted one. A leader of Raft may have written entries that
+// this majority lacks; but a member of the majority voted for it. So the vote's term must count as
+// accepted, or ZooKeeper would give the zxids of these entries to other updates.
+func writeExport(dir string, state *zkdata.State, current, accepted uint64, id uint8) (err error) {
 	if err := datadir.MakeAll(filepath.Dir(dir), store.SyncDir); err != nil {
 		return err
 	}
@@ -128,15 +142,17 @@ func writeExport(dir string, state *zkdata.State, epoch uint64, id uint8) (err e
 	if err := os.Mkdir(data, 0o700); err != nil {
 		return err
 	}
-	epochs := func(w io.Writer) error { _, err := fmt.Fprintln(w, epoch); return err }
+	number := func(n uint64) func(io.Writer) error {
+		return func(w io.Writer) error { _, err := fmt.Fprintln(w, n); return err }
+	}
 	for _, file := range []struct {
 		name  string
 		write func(io.Writer) error
 	}{
 		{filepath.Join(datadir.ZooKeeperDir, fmt.Sprintf("snapshot.%x", uint64(state.Zxid))), state.WriteSnapshot},
-		{filepath.Join(datadir.ZooKeeperDir, "currentEpoch"), epochs},
-		{filepath.Join(datadir.ZooKeeperDir, "acceptedEpoch"), epochs},
-		{"myid", func(w io.Writer) error { _, err := fmt.Fprintln(w, id); return err }},
+		{filepath.Join(datadir.ZooKeeperDir, "currentEpoch"), number(current)},
+		{filepath.Join(datadir.ZooKeeperDir, "acceptedEpoch"), number(accepted)},
+		{"myid", number(uint64(id))},
 	} {
 		f, err := os.OpenFile(filepath.Join(tmp, file.name), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 		if err != nil {

@@ -33,8 +33,9 @@ type Inspection struct {
 	Of   string `json:"of"`
 	Path string `json:"path"`
 	Zxid string `json:"zxid"`
-	// Epoch is ZooKeeper's currentEpoch, or the term of the last entry of the log; -1 if the files
-	// do not say. AcceptedEpoch is ZooKeeper's.
+	// Epoch is ZooKeeper's currentEpoch, or the term of the last entry of the log; AcceptedEpoch is
+	// ZooKeeper's, or the newest term that the member has voted in or followed. -1: the files do
+	// not say.
 	Epoch         int64 `json:"epoch"`
 	AcceptedEpoch int64 `json:"acceptedEpoch"`
 	// Snapshot is the one that counts; Transactions are the log's behind it.
@@ -161,10 +162,9 @@ func (in *Inspection) readFile(limits zkdata.Limits) error {
 func (in *Inspection) readOurs(ctx context.Context, logDir string) error {
 	in.Of, in.Import = "lockkeeper", "nothing: there are data of lockkeeper"
 	return whateverKind(in.Path, logDir, func(cfg *zoocfg.Config) error {
-		var term uint64
-		var err error
-		in.store, term, in.Notices, err = stoppedState(ctx, cfg)
-		in.Epoch = int64(term)
+		last, err := readStopped(ctx, cfg)
+		in.store, in.Notices = last.state, last.repaired
+		in.Epoch, in.AcceptedEpoch = int64(last.term), int64(last.accepted)
 		return err
 	})
 }
