@@ -98,6 +98,10 @@ func (c *exportCommand) run(e env, args []string) error {
 	}
 	fmt.Fprintf(e.stdout, "%s has what ZooKeeper starts with: zxid 0x%x, epoch %d, %d nodes, %d sessions\n",
 		args[len(args)-1], uint64(r.Zxid), r.Epoch, r.Nodes, r.Sessions)
+	if len(cfg.Cluster.Members) > 1 && c.snapshot == "" {
+		fmt.Fprintln(e.stdout, "start ZooKeeper first at the member with the greatest epoch, of several the one with "+
+			"the greatest zxid, and at the others when its log says LOOKING")
+	}
 	if r.Left > 0 {
 		fmt.Fprintf(e.stdout, "%d sessions are not in it, nor their ephemeral nodes: ZooKeeper would not accept "+
 			"their passwords\n", r.Left)

@@ -139,6 +139,24 @@ func TestImportOfSeveral(t *testing.T) {
 	says(t, exitUsage, []string{"new directory"}, "export", dir)
 }
 
+// Who exports the data of several members is told in which order to start ZooKeeper on them.
+func TestExportOfAMember(t *testing.T) {
+	t.Parallel()
+	dir := copyRecorded(t)
+	file := filepath.Join(t.TempDir(), "zoo.cfg")
+	text := "dataDir=" + dir + "\nclientPort=1\nserver.1=127.0.0.1:2:3\nserver.2=127.0.0.1:4:5\nserver.3=127.0.0.1:6:7\n"
+	if err := errors.Join(os.WriteFile(file, []byte(text), 0o600),
+		os.WriteFile(filepath.Join(dir, "myid"), []byte("2\n"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	says(t, exitOK, []string{"zxid=0x72"}, "import", file)
+	back := filepath.Join(t.TempDir(), "back")
+	says(t, exitOK, []string{"zxid 0x72, epoch 1,", "greatest epoch", "greatest zxid"}, "export", file, back)
+	if id, err := os.ReadFile(filepath.Join(back, "myid")); err != nil || string(id) != "2\n" {
+		t.Errorf("myid is %q (%v)", id, err)
+	}
+}
+
 // otherEnsemble is a directory of an ensemble that had another history.
 func otherEnsemble(t *testing.T) string {
 	t.Helper()
