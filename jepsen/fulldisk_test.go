@@ -8,12 +8,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/go-zookeeper/zk"
 )
 
 // diskBytes is the size of a disk that is to be filled.
@@ -68,86 +65,6 @@ func fill(t *testing.T, dir string) (free func()) {
 	}
 }
 
-// scribe writes nodes without end and remembers those that were acknowledged.
-type scribe struct {
-	conn *zk.Conn
-	done chan struct{}
-	stop chan struct{}
-
-	mu           sync.Mutex
-	acknowledged []string
-}
-
-func (l *lab) startScribe() *scribe {
-	l.t.Helper()
-	s := &scribe{conn: l.connect(), done: make(chan struct{}), stop: make(chan struct{})}
-	if _, err := s.conn.Create("/scribe", nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
-		l.t.Fatal(err)
-	}
-	go func() {
-		defer close(s.done)
-		for {
-			select {
-			case <-s.stop:
-				return
-			default:
-			}
-			path, err := s.conn.Create("/scribe/n-", make([]byte, 2000), zk.FlagSequence, zk.WorldACL(zk.PermAll))
-			s.mu.Lock()
-			if err == nil {
-				s.acknowledged = append(s.acknowledged, path)
-			}
-			s.mu.Unlock()
-		}
-	}()
-	return s
-}
-
-func (s *scribe) count() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.acknowledged)
-}
-
-// end stops writing and reports missing acknowledged nodes.
-func (s *scribe) end(l *lab) {
-	l.t.Helper()
-	close(s.stop)
-	<-s.done
-	if _, err := s.conn.Sync("/scribe"); err != nil {
-		l.t.Fatal(err)
-	}
-	children, _, err := s.conn.Children("/scribe")
-	if err != nil {
-		l.t.Fatal(err)
-	}
-	there := map[string]bool{}
-	for _, c := range children {
-		there["/scribe/"+c] = true
-	}
-	for _, path := range s.acknowledged {
-		if !there[path] {
-			l.t.Errorf("%s was acknowledged and is not there", path)
-		}
-	}
-	l.t.Logf("figures: %d nodes acknowledged, %d there", len(s.acknowledged), len(children))
-}
-
-// writes waits until n more nodes have been acknowledged.
-func (l *lab) writes(s *scribe, n int) {
-	l.t.Helper()
-	from := s.count()
-	err := Poll(l.ctx, 10*time.Millisecond, func() error {
-		if s.count() < from+n {
-			return errors.New("too few nodes are acknowledged")
-		}
-		return nil
-	})
-	if err != nil {
-		l.t.Fatal(err)
-	}
-}
-
 // logged waits until a member has logged a text so often.
 func (l *lab) logged(m *Member, text string, times int) {
 	l.t.Helper()
@@ -184,7 +101,7 @@ func fullDiskLab(t *testing.T, members int) *lab {
 func TestFullDiskAlone(t *testing.T) {
 	l := fullDiskLab(t, 1)
 	m := l.cluster.Members()[0]
-	s := l.startScribe()
+	s := l.startScribe("/scribe")
 	process, _ := m.current()
 	for round := 1; round <= 2; round++ {
 		l.writes(s, 50)
@@ -214,7 +131,7 @@ func TestFullDiskAlone(t *testing.T) {
 // room, it is one of them again. Without room on two, nothing is acknowledged.
 func TestFullDiskInACluster(t *testing.T) {
 	l := fullDiskLab(t, 3)
-	s := l.startScribe()
+	s := l.startScribe("/scribe")
 	for range 2 { // leaders
 		leader, err := l.cluster.AwaitLeader(l.ctx)
 		if err != nil {

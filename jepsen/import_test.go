@@ -1,6 +1,7 @@
 package jepsen
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -9,6 +10,7 @@ import (
 	"path"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -113,7 +115,7 @@ func (l *lab) gatedClient() (c *zk.Conn, gate *atomic.Bool) {
 func testImport(t *testing.T, members int, end func(*lab, *Member) error) {
 	ours := findTarget(t, "lockkeeper")
 	l := newLabWith(t, 3*time.Minute, ClusterConfig{Target: findTarget(t, "zookeeper"), Members: members,
-		TickTime: time.Second, Extra: []string{"import=auto", "snapCount=100"}})
+		TickTime: time.Second, Extra: []string{"import=auto", "snapCount=100", "sessionPasswords=zookeeper"}})
 	l.sessionTimeout = 18 * time.Second
 	c := l.connect()
 	locks := l.holdAll(c)
@@ -149,7 +151,7 @@ func testImport(t *testing.T, members int, end func(*lab, *Member) error) {
 		t.Fatal(err)
 	}
 	before := tree(t, c, "/")
-	ledger := l.startScribe()
+	ledger := l.startScribe("/scribe")
 	l.writes(ledger, 20)
 	gate.Store(false)
 	for _, m := range l.cluster.Members() { // under load
@@ -232,36 +234,40 @@ func (l *lab) sameTree(where string, before, after map[string]seenNode) {
 	}
 }
 
-// goBack has ZooKeeper start on lockkeeper's export, and each server of it serve. Its sessions were
-// ZooKeeper's before, so they go on, and with them the locks.
+// goBack has ZooKeeper start on lockkeeper's exports, and each server of it serve, with all that
+// was acknowledged while the members stopped one after the other. Sessions go on, and with them the
+// locks.
 func (l *lab) goBack(c *zk.Conn) {
 	t, session := l.t, c.SessionID()
 	zookeeper := findTarget(t, "zookeeper")
-	// A member that lags behind shows an older tree, and exports a session that the others have
-	// closed.
+	// A member that lags behind shows an older tree.
 	if _, err := l.cluster.AwaitAgreement(l.ctx); err != nil {
 		t.Fatal(err)
 	}
 	before := tree(t, c, "/")
-	for _, m := range l.cluster.Members() {
+	ledger := l.startScribe("/scribe-back")
+	l.writes(ledger, 20)
+	for _, m := range l.cluster.Members() { // under load
 		if err := m.Stop(l.ctx); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for _, m := range l.cluster.Members() {
-		exported := filepath.Join(filepath.Dir(m.DataDir()), "exported")
-		cmd := findTarget(t, "lockkeeper").Tool("export", filepath.Join(filepath.Dir(m.DataDir()), "zoo.cfg"), exported)
-		out, err := cmd.CombinedOutput()
-		t.Logf("%s", out)
-		if err != nil || strings.Contains(string(out), "not in it") {
+	exports := make([]exported, len(l.cluster.Members()))
+	for i, m := range l.cluster.Members() {
+		exports[i] = l.export(m)
+	}
+	slices.SortFunc(exports, func(a, b exported) int { // the most recent first (docs/migrate.md)
+		return cmp.Or(cmp.Compare(b.epoch, a.epoch), cmp.Compare(b.zxid, a.zxid))
+	})
+	const elects = "QuorumPeer - LOOKING"
+	for i, e := range exports {
+		was, err := os.ReadFile(e.of.LogPath())
+		e.of.Use(zookeeper)
+		if err := errors.Join(err, e.of.Start()); err != nil {
 			t.Fatal(err)
 		}
-		if err := errors.Join(os.RemoveAll(m.DataDir()), os.Rename(exported, m.DataDir())); err != nil {
-			t.Fatal(err)
-		}
-		m.Use(zookeeper)
-		if err := m.Start(); err != nil {
-			t.Fatal(err)
+		if i == 0 && len(exports) > 1 {
+			l.logged(e.of, elects, strings.Count(string(was), elects)+1)
 		}
 	}
 	if err := Poll(l.ctx, 10*time.Millisecond, func() error {
@@ -273,16 +279,43 @@ func (l *lab) goBack(c *zk.Conn) {
 	if c.SessionID() != session {
 		t.Errorf("at ZooKeeper the session is %x, and was %x", c.SessionID(), session)
 	}
+	ledger.end(l)
 	for _, m := range l.cluster.Members() { // a majority would do for c
 		one := openClient(t, l.sessionTimeout, m.ClientAddr)
 		if err := one.AwaitSession(l.ctx); err != nil {
 			t.Fatalf("ZooKeeper at %s: %v", m, err)
 		}
-		if _, err := one.Conn.Sync("/"); err != nil {
-			t.Fatal(err)
-		}
+		ledger.check(l, one.Conn)
 		l.sameTree(fmt.Sprint("ZooKeeper at ", m), before, tree(t, one.Conn, "/"))
 	}
+}
+
+// exported is what a member has exported.
+type exported struct {
+	of          *Member
+	zxid, epoch uint64
+}
+
+// export has a stopped member's data replaced by its export.
+func (l *lab) export(m *Member) exported {
+	t := l.t
+	t.Helper()
+	dir := filepath.Join(filepath.Dir(m.DataDir()), "exported")
+	cmd := findTarget(t, "lockkeeper").Tool("export", filepath.Join(filepath.Dir(m.DataDir()), "zoo.cfg"), dir)
+	out, err := cmd.CombinedOutput()
+	t.Logf("%s", out)
+	if err != nil || strings.Contains(string(out), "not in it") {
+		t.Fatal(err)
+	}
+	e := exported{of: m}
+	_, printed, _ := strings.Cut(string(out), "starts with: ")
+	if _, err := fmt.Sscanf(printed, "zxid 0x%x, epoch %d,", &e.zxid, &e.epoch); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.RemoveAll(m.DataDir()), os.Rename(dir, m.DataDir())); err != nil {
+		t.Fatal(err)
+	}
+	return e
 }
 
 // seenNode is all of a node that a client can see.

@@ -18,7 +18,7 @@ import (
 // Defends: C1.
 func TestDisksAreReplaced(t *testing.T) {
 	l := newLabWith(t, 3*time.Minute, ClusterConfig{Target: findTarget(t, "lockkeeper"), Members: 3, TickTime: time.Second})
-	s := l.startScribe()
+	s := l.startScribe("/scribe")
 	l.writes(s, 100)
 	for i, m := range slices.Concat(l.cluster.Members(), l.cluster.Members()) {
 		if err := m.Kill(); err != nil {
@@ -71,7 +71,7 @@ func removeAllBut(dir, name string) error {
 func TestDamagedMemberIsRebuilt(t *testing.T) {
 	l := newLabWith(t, 3*time.Minute, ClusterConfig{Target: findTarget(t, "lockkeeper"), Members: 3,
 		TickTime: time.Second, Extra: []string{"reconfigEnabled=true", "skipACL=yes", "replaceDisks=false"}})
-	s := l.startScribe()
+	s := l.startScribe("/scribe")
 	l.writes(s, 100)
 	m, others := l.cluster.Members()[2], l.cluster.Members()[:2]
 	if err := m.Kill(); err != nil {
