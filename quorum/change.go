@@ -206,8 +206,13 @@ func (ms *members) transferToRemaining(p *plan) {
 
 var errNoSuccessor = errors.New("quorum: no other voter has all of the log")
 
-// take makes raft count one member differently, and waits until that is committed.
+// take makes raft count one member differently, and waits until that is committed. It does nothing
+// while the leadership is being transferred.
 func (ms *members) take(ctx context.Context, s step) {
+	if !ms.leadership.beginStep() {
+		return
+	}
+	defer ms.leadership.endStep()
 	id, addr := s.id, raft.ServerAddress(s.id) // the roster knows where it is
 	var f raft.IndexFuture
 	switch s.kind {

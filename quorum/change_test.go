@@ -292,6 +292,36 @@ func TestTransferLeadership(t *testing.T) {
 	})
 }
 
+// The leadership goes to the member that was named also while raft is being made to count other
+// members, at whatever moment of a step.
+func TestTransferBesideAChange(t *testing.T) {
+	inChanging(t, 3, func(t *testing.T, c *cluster) {
+		for i := range 100 {
+			l := c.leader()
+			c.recs[l].await(t, "leadership", func() bool { return c.recs[l].leads })
+			if i == 0 {
+				c.join(3, true)
+			} else {
+				c.start(3)
+			}
+			c.must(c.reps[l].AddMember(c.ctx(time.Minute), line(3, true)))
+			c.settle()
+			c.must(c.reps[l].RemoveMember(c.ctx(time.Minute), 4))
+			// Raft takes the last step one or two pauses after the reply.
+			after := time.Duration(1+i%2)*changePause + 3*time.Millisecond + time.Duration(i)*30*time.Microsecond
+			time.Sleep(after)
+			to := MemberID((l+1)%3 + 1)
+			if err := c.reps[l].TransferLeadership(c.ctx(10*time.Second), to, nil); err != nil {
+				t.Fatalf("%v after the change, to member %d: %v", after, to, err)
+			}
+			if got := c.settle(); got != "1 2 3" {
+				t.Fatal(got)
+			}
+			c.crash(3)
+		}
+	})
+}
+
 // A transfer to a voter that takes nothing fails, as often as it is tried, and then all is as
 // before, also when this member has lost the leadership meanwhile and leads again. After the
 // library's own transfer the leader might refuse all entries then.

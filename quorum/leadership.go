@@ -21,6 +21,9 @@ type leadership struct {
 	batcher *batcher
 
 	transferring atomic.Bool // the leadership is being transferred
+	// step is full while raft is being made to count other members, or the leadership is being
+	// transferred: a voter that lacks the newest entry is not elected. Capacity 1.
+	step chan struct{}
 
 	// Lock: mu is a leaf.
 	mu         sync.Mutex
@@ -38,7 +41,7 @@ type leadership struct {
 }
 
 func newLeadership(e *engine, b *batcher) *leadership {
-	l := &leadership{engine: e, batcher: b, leader: NoMember, leaderFrom: time.Now(),
+	l := &leadership{engine: e, batcher: b, step: make(chan struct{}, 1), leader: NoMember, leaderFrom: time.Now(),
 		changes: leaderLog{last: NoMember, ended: NoMember}}
 	l.epoch, l.endEpoch = context.WithCancel(context.Background())
 	l.measures.Looking.Add(1)

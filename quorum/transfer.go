@@ -170,16 +170,45 @@ func (l *leadership) transferTo(to MemberID) error {
 	}
 	ctx, cancel := context.WithTimeout(epoch, l.peerTimeout())
 	defer cancel()
-	resume, err := l.batcher.pause(ctx)
-	defer resume()
-	if err == nil {
-		err = l.electTarget(ctx, target)
-	}
+	err = l.transferQuietly(ctx, target)
 	if epoch.Err() != nil {
 		return nil // this member leads no longer
 	}
 	return err
 }
+
+// transferQuietly has the target elected when no entry is in flight, and lets none be proposed
+// meanwhile.
+func (l *leadership) transferQuietly(ctx context.Context, target raft.Server) error {
+	select {
+	case l.step <- struct{}{}:
+		defer l.endStep()
+	case <-ctx.Done():
+		return errors.New("a change of the members is not committed in time")
+	}
+	resume, err := l.batcher.pause(ctx)
+	defer resume()
+	if err != nil {
+		return err
+	}
+	return l.electTarget(ctx, target)
+}
+
+// beginStep returns false while the leadership is being transferred. Otherwise the transfer waits
+// for endStep.
+func (l *leadership) beginStep() bool {
+	if l.transferring.Load() {
+		return false
+	}
+	select {
+	case l.step <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
+func (l *leadership) endStep() { <-l.step }
 
 // leading returns a context that ends with the leadership of this member. Another member may hear
 // of an election that this member has won before all entries from before its term are applied here;
