@@ -114,7 +114,7 @@ func (p *parser) outside(text string) (rest string, err error) {
 	if !found || !closed || strings.TrimSpace(label) == "" {
 		return "", p.comment(text)
 	}
-	if strings.HasPrefix(rest, "BEGIN") {
+	if sharesDashes(rest) {
 		return "", p.shared("two BEGINs")
 	}
 	p.open = &Block{Type: label, Headers: map[string]string{}, Line: p.line}
@@ -130,6 +130,8 @@ var (
 	dashes  = regexp.MustCompile(`[-\x{2010}-\x{2015}\x{2212}]{2}|[\x{2010}-\x{2015}\x{2212}]`)
 	// content is a line of base64 that is too long for a word.
 	content = regexp.MustCompile(`^[A-Za-z0-9+/]{40,}={0,2}$`)
+	// headerName is a name in the headers of RFC 1421.
+	headerName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9-]*$`)
 )
 
 // comment returns an error for a line outside of blocks that is no comment.
@@ -160,7 +162,7 @@ func (p *parser) inside(text string) (rest string, err error) {
 		return "", &Error{p.line, fmt.Sprintf("%s is not the END of the %s that begins in line %d",
 			quote(endMark+after), p.open.Type, p.open.Line)}
 	}
-	if strings.HasPrefix(rest, "BEGIN") {
+	if sharesDashes(rest) {
 		return "", p.shared("an END and a BEGIN")
 	}
 	return rest, p.close()
@@ -170,7 +172,13 @@ func (p *parser) inside(text string) (rest string, err error) {
 // a BEGIN at the end of a line.
 func hasBegin(text string) bool { return strings.Contains(text+" ", beginMark) }
 
-// shared is the error for two boundaries with five dashes between them.
+// sharesDashes says whether a BEGIN with less than five dashes of its own stands behind a boundary.
+func sharesDashes(rest string) bool {
+	after := strings.TrimLeft(rest, "-")
+	return len(rest)-len(after) < len(markEnd) && strings.HasPrefix(after, "BEGIN")
+}
+
+// shared is the error for two boundaries with less than ten dashes between them.
 func (p *parser) shared(boundaries string) error {
 	return &Error{p.line, boundaries + " share their dashes: each has five of its own on both sides"}
 }
@@ -179,9 +187,10 @@ func (p *parser) shared(boundaries string) error {
 func (p *parser) content(text string) error {
 	if p.inHeaders {
 		name, value, found := strings.Cut(text, ":")
+		name = strings.TrimSpace(name)
 		switch {
-		case found:
-			p.header = strings.TrimSpace(name)
+		case found && headerName.MatchString(name):
+			p.header = name
 			p.open.Headers[p.header] = strings.TrimSpace(value)
 			return nil
 		case p.header != "":

@@ -59,6 +59,9 @@ func TestNothingIsLost(t *testing.T) {
 		"only END":            {a + "-----END CERTIFICATE-----\n" + b, "line 6: "},
 		"dashes shared":       {strings.TrimSpace(a) + b[len("-----"):], "line 5: an END and a BEGIN share their dashes"},
 		"dashes of BEGINs":    {"-----BEGIN A-----BEGIN : x\n" + b, "line 1: two BEGINs share their dashes"},
+		"some dashes shared":  {"-----BEGIN A-------BEGIN : x\n" + b, "line 1: two BEGINs share their dashes"},
+		"some shared by END":  {strings.TrimSpace(a) + "---BEGIN X-----\n", "line 5: an END and a BEGIN share their dashes"},
+		"no name of a header": {"-----BEGIN A-----\n--END : x\n" + b, "'-' in the A that begins in line 1"},
 		"BEGIN ends a line":   {a + "0-----BEGIN \n" + b, "line 6: \"0-----BEGIN\" looks like the beginning"},
 		"BEGIN in a header":   {a + "-----BEGIN X-----\nx: -----BEGIN Y-----\n\nAAAA\n-----END X-----\n" + b, "line 6: BEGIN X has no END before the next BEGIN, in line 7"},
 		"END of another":      {a + strings.Replace(b, "END CERT", "END TRUSTED CERT", 1), `is not the END of the CERTIFICATE that begins in line 6`},
@@ -102,6 +105,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(strings.TrimSpace(file(first)) + "# -----BEGIN X-----"))
 	f.Add([]byte("0-----BEGIN "))
 	f.Add([]byte("-----BEGIN A-----BEGIN : x\n\nAAAA\n-----END A-----"))
+	f.Add([]byte("-----BEGIN A-------BEGIN : x\n\nAAAA\n-----END A-----"))
 	f.Add([]byte("-----BEGIN A-----\nx: -----BEGIN \n\nAAAA\n-----END A-----"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		blocks, err := Parse(text)
