@@ -164,13 +164,9 @@ func (l *leadership) transferTo(to MemberID) error {
 		return errors.New("the leadership is being transferred already")
 	}
 	defer l.transferring.Store(false)
-	target, err := l.transferTarget(to)
-	if err != nil || target.ID == l.self {
-		return err
-	}
 	ctx, cancel := context.WithTimeout(epoch, l.peerTimeout())
 	defer cancel()
-	err = l.transferQuietly(ctx, target)
+	err = l.transferQuietly(ctx, to)
 	if epoch.Err() != nil {
 		return nil // this member leads no longer
 	}
@@ -178,13 +174,17 @@ func (l *leadership) transferTo(to MemberID) error {
 }
 
 // transferQuietly has the target elected when no entry is in flight, and lets none be proposed
-// meanwhile.
-func (l *leadership) transferQuietly(ctx context.Context, target raft.Server) error {
+// meanwhile. It chooses the target behind a step under way, which may take the target's vote.
+func (l *leadership) transferQuietly(ctx context.Context, to MemberID) error {
 	select {
 	case l.step <- struct{}{}:
 		defer l.endStep()
 	case <-ctx.Done():
 		return errors.New("a change of the members is not committed in time")
+	}
+	target, err := l.transferTarget(to)
+	if err != nil || target.ID == l.self {
+		return err
 	}
 	resume, err := l.batcher.pause(ctx)
 	defer resume()
