@@ -11,8 +11,8 @@ import (
 	"lockkeeper/zkdata"
 )
 
-// A member that has voted in a term of which it has no entry says so to ZooKeeper, which must not
-// begin that epoch again: the member that got the vote may have entries of it.
+// A member may have voted in a term without having an entry of it. Its export says so, and
+// ZooKeeper does not begin that epoch again: the member with the vote may have entries of it.
 func TestExportOfAVoter(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	if err := os.CopyFS(dir, os.DirFS("../../zkdata/testdata/zookeeper-3.8.0")); err != nil {

@@ -172,13 +172,13 @@ func (p *parser) inside(text string) (rest string, err error) {
 // a BEGIN at the end of a line.
 func hasBegin(text string) bool { return strings.Contains(text+" ", beginMark) }
 
-// sharesDashes says whether a BEGIN with less than five dashes of its own stands behind a boundary.
+// sharesDashes says whether a BEGIN behind a boundary has fewer than five dashes of its own.
 func sharesDashes(rest string) bool {
 	after := strings.TrimLeft(rest, "-")
 	return len(rest)-len(after) < len(markEnd) && strings.HasPrefix(after, "BEGIN")
 }
 
-// shared is the error for two boundaries with less than ten dashes between them.
+// shared is the error for two boundaries with fewer than ten dashes between them.
 func (p *parser) shared(boundaries string) error {
 	return &Error{p.line, boundaries + " share their dashes: each has five of its own on both sides"}
 }
