@@ -603,7 +603,8 @@ func (c *Checker) answered(d *disk, e Event) error {
 		}
 	case Install:
 		d.enter(w)
-		d.snapshot = w.nodes[a.Last]
+		// A member declines a snapshot that comes late, behind a newer one, and says that it has it.
+		d.snapshot = newer(d.snapshot, w.nodes[a.Last])
 		if d.end != nil && d.end.Index <= d.snapshot.Index && !w.has(d.snapshot, d.end) {
 			d.end = nil
 		}

@@ -199,6 +199,11 @@ func TestExplained(t *testing.T) {
 			stands(b, 3), granted(c, 3, b, entry(2, 3).Place), []Event{
 				request(c, Install, 3, b, two), {On: c, Kind: Restored}, yes(request(c, Install, 3, b, two)),
 				request(c, Append, 3, b, two, entry(2, 3)), stored(c, entry(2, 3)), apply(c, 2, 3)}),
+		"a snapshot comes late, behind a newer one, and is declined": slices.Concat(
+			[]Event{stored(a, entry(2, 3)), saveTerm(c, 2)}, sent(b, 2, a, two, entry(2, 3)), []Event{
+				request(c, Install, 2, a, entry(2, 3).Place), {On: c, Kind: Restored},
+				yes(request(c, Install, 2, a, entry(2, 3).Place)), snapshot, yes(snapshot), stored(a, entry(2, 4)),
+				request(c, Append, 2, a, entry(2, 3).Place, entry(2, 4)), stored(c, entry(2, 4))}),
 		"the log behind a snapshot conflicts with the leader's": slices.Concat(
 			[]Event{saveTerm(c, 2)}, sent(c, 2, a, first.Place, entry(2, 2), entry(2, 3)),
 			stands(b, 3), granted(a, 3, b, two), []Event{stored(b, entry(3, 3)),
