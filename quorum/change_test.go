@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -662,6 +663,38 @@ func TestMemberComesBackToOtherMembers(t *testing.T) {
 		}
 		c.propose(away, createSession(9))
 		c.recs[away].result(t, createSession(9).Key())
+		c.agree()
+	})
+}
+
+// A disk that was replaced comes back, and the member that leads joined meanwhile: the disk knows
+// nothing of the leader, which has to see it by itself.
+func TestReplacedDiskComesBackToANewLeader(t *testing.T) {
+	inChanging(t, 3, func(t *testing.T, c *cluster) {
+		l := c.leader()
+		at := (l + 1) % 3
+		c.recs[l].await(t, "leadership", func() bool { return c.recs[l].leads })
+		c.crash(at)
+		old := c.disks[at]
+		c.wipe(at)
+		c.start(at)
+		c.takenIn(at)
+		c.join(3, false)
+		c.must(c.reps[l].AddMember(c.ctx(time.Minute), line(3, false)))
+		c.must(c.reps[l].TransferLeadership(c.ctx(time.Minute), 4, nil))
+		time.Sleep(5 * time.Second) // nothing of the old leader's is on its way any more
+		c.crash(at)
+		c.disks[at] = old
+		out, change := &logged{}, c.change
+		c.change = func(cfg *Config) { change(cfg); cfg.Logger = slog.New(slog.NewTextHandler(out, nil)) }
+		c.start(at)
+		c.takenIn(at)
+		if out.lines("another disk has replaced the one of this member") == 0 || out.lines("has been removed") > 0 {
+			t.Errorf("the member says of its disk:\n%s", out.b.String())
+		}
+		if got := c.leader(); got != 3 {
+			t.Fatalf("member %d leads", got+1)
+		}
 		c.agree()
 	})
 }

@@ -44,7 +44,8 @@ func (ms *members) queryLoop(ctx context.Context) {
 // seekCluster queries the others, now and then and when this member hears from no leader. The
 // member ends if its disk was set back. It says if the others have removed it, or replaced its
 // disk. Their leader learns from the query of this disk, and takes it in again if the one that
-// replaced it is silent.
+// replaced it is silent. A leader that this disk does not know learns of it from the answer to its
+// own query.
 func (ms *members) seekCluster(ctx context.Context) {
 	var peers []MemberID
 	for _, s := range ms.Servers() {
@@ -57,6 +58,9 @@ func (ms *members) seekCluster(ctx context.Context) {
 		return
 	}
 	ms.yieldToLines(answers)
+	for id, h := range answers {
+		ms.noteNewcomer(peer.Identity{Member: id, Disk: h.Disk, Cluster: h.Cluster})
+	}
 	if ms.leadership.Leader() != NoMember {
 		return
 	}
@@ -64,13 +68,15 @@ func (ms *members) seekCluster(ctx context.Context) {
 	ms.warnLostMajority(answers)
 	ms.warnLeaderless(peers, answers)
 	for _, h := range answers {
+		newer := h.Version > uint64(version)
 		switch {
 		case h.Cluster != ms.roster.Cluster():
-		case h.Role == "leader" && h.Counted != 0 && h.Counted != ms.cfg.Peers.Disk:
-			ms.trouble.Warn("replaced", "the disk of this member has been replaced, and it serves nobody: stop it",
+		case (h.Role == "leader" || newer) && h.Counted != 0 && h.Counted != ms.cfg.Peers.Disk:
+			ms.trouble.Warn("replaced", "another disk has replaced the one of this member, and it serves nobody: stop "+
+				"it, unless the other disk is lost",
 				"member", ms.cfg.ID, "disk", ms.cfg.Peers.Disk, "by", h.Counted)
 			return
-		case h.Version > uint64(version) && !h.Member:
+		case newer && !h.Member:
 			ms.trouble.Warn("removed", "this member has been removed from the cluster, and serves nobody: stop it, "+
 				"or add it again")
 			return
