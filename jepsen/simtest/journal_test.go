@@ -103,21 +103,23 @@ func (j *journal) line(counts bool, format string, args ...any) {
 	j.lines = append(j.lines, line)
 }
 
-// logger returns a logger with the name of who logs in its lines.
-func (j *journal) logger(who string) *slog.Logger {
-	return slog.New(&journalHandler{journal: j, who: who})
+// logger returns a logger with the name of who logs in its lines. The records of a program that was
+// ended by force are written and not seen: runs is false from then on; nil: it never is.
+func (j *journal) logger(who string, runs func() bool) *slog.Logger {
+	return slog.New(&journalHandler{journal: j, who: who, runs: runs})
 }
 
 type journalHandler struct {
 	journal *journal
 	who     string
+	runs    func() bool
 	attrs   string
 }
 
 func (h *journalHandler) Enabled(context.Context, slog.Level) bool { return true }
 
 func (h *journalHandler) Handle(_ context.Context, r slog.Record) error {
-	if h.journal.see != nil {
+	if h.journal.see != nil && (h.runs == nil || h.runs()) {
 		h.journal.see(h.who, r)
 	}
 	if r.Level < slog.LevelInfo && h.journal.file == nil {

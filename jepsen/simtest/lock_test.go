@@ -36,7 +36,7 @@ func newLockClient(c *cluster, reg *registry, host string, timeout time.Duration
 		SessionTimeout: timeout,
 		Dial:           c.dialer(host),
 		HostProvider:   &provider{rng: l.rng},
-		Logger:         c.journal.logger(l.name),
+		Logger:         c.journal.logger(l.name, nil),
 	})
 	if err != nil {
 		c.t.Fatalf("%s: %v", l.name, err)

@@ -39,10 +39,7 @@ func startProgram(m *member, disk *simdisk.Disk, without ...int) (*program, erro
 		m.c.repaired.Add(1)
 	}
 	shape := m.c.shape
-	cfg := server.Config{
-		Logger:    m.c.journal.logger(fmt.Sprintf("m%d", m.id)),
-		MaxMemory: 1 << 30, // not the memory of this machine
-	}
+	cfg := server.Config{MaxMemory: 1 << 30} // not the memory of this machine
 	cfg.Client.Addr = m.clientAddr()
 	if shape.http {
 		cfg.HTTP.Addr = fmt.Sprintf("%s:%d", m.name, httpPort)
@@ -79,6 +76,8 @@ func startProgram(m *member, disk *simdisk.Disk, without ...int) (*program, erro
 		return nil, err
 	}
 	cfg.Machine.Recorder = recorder
+	cfg.Logger = m.c.journal.logger(fmt.Sprintf("m%d", m.id),
+		func() bool { return recorder.start == m.starts.Load() })
 	s, err := server.Start(cfg)
 	if err != nil {
 		return nil, errors.Join(err, stores.Close())
