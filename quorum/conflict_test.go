@@ -88,6 +88,62 @@ func testSnapshotInAConflictingLog(t *testing.T, c *cluster, own uint64, crash b
 	c.agree()
 }
 
+// A follower has compacted its log further than its leader, which does not know that the entries
+// have arrived, sends them again. The follower takes the request: it has them in its snapshot
+// (UPSTREAM.md, 19).
+func TestEntriesOfASnapshotAreSentAgain(t *testing.T) {
+	const f = 2
+	short := func(cfg *Config) {
+		if cfg.ID == f+1 {
+			cfg.TrailingEntries = 1
+		}
+	}
+	inCluster(t, 3, short, func(t *testing.T, c *cluster) {
+		l := c.leader()
+		if l == f {
+			c.must(c.reps[f].TransferLeadership(c.ctx(time.Minute), 1, nil))
+			l = c.leader()
+		}
+		c.recs[f].result(t, c.propose(l, createSession(9)))
+		for i := range uint64(100) {
+			c.recs[f].result(t, c.propose(l, sequential(9, i+1, "/n-")))
+		}
+		c.must(c.reps[f].raft.Snapshot().Error())
+		leader := c.impostor(hostName(l), MemberID(l+1))
+		defer leader.Transport.Close()
+		for _, restart := range []bool{false, true} {
+			if restart {
+				c.crash(f)
+				c.start(f)
+				c.leader()
+			}
+			last := c.reps[f].raft.LastIndex()
+			if first, _, err := store.Bounds(c.reps[f].disk.Log()); err != nil || first+1 < last {
+				t.Fatalf("the log of the follower begins with %d and ends with %d: %v", first, last, err)
+			}
+			for from := last - 30; from <= last; from += 10 {
+				request := &raft.AppendEntriesRequest{RPCHeader: rafttest.Header(l + 1), Term: c.reps[l].raft.CurrentTerm(),
+					PrevLogEntry: from - 1, LeaderCommitIndex: last}
+				request.PrevLogTerm, _ = c.reps[l].entryTerm(from - 1)
+				for i := from; i < from+10 && i <= last; i++ {
+					var entry raft.Log
+					c.must(c.reps[l].disk.GetLog(i, &entry))
+					request.Entries = append(request.Entries, &entry)
+				}
+				var answer raft.AppendEntriesResponse
+				err := leader.AppendEntries(c.reps[f].self, "", request, &answer)
+				if err != nil { // the stream led to the process before
+					err = leader.AppendEntries(c.reps[f].self, "", request, &answer)
+				}
+				if err != nil || !answer.Success {
+					t.Errorf("entries from %d on, of %d, restart %v: %+v, %v", from, last, restart, answer, err)
+				}
+			}
+		}
+		c.agree()
+	})
+}
+
 // A follower that has got a snapshot, and entries behind it, takes the first of those again: the
 // leader does not know that they have arrived.
 func TestEntriesBehindASnapshotAreSentAgain(t *testing.T) {

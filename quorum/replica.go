@@ -452,6 +452,9 @@ func (a *above) PrevTerm(index, term uint64) uint64 {
 	return term
 }
 
+// LastIncluded implements raftnet.Local.
+func (a *above) LastIncluded() (index, term uint64) { return a.replica().disk.LastIncluded() }
+
 // AwaitDurable implements raftnet.Local.
 func (a *above) AwaitDurable(index uint64, stop <-chan struct{}) error {
 	return a.replica().disk.Await(index, stop)

@@ -355,7 +355,7 @@ func (s *state) Restore(rc io.ReadCloser) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.useStore(state, s.cfg.KeepQuotas)
-	if end, ok := s.disk.SnapshotEnd(); ok {
+	if end, _ := s.disk.LastIncluded(); end > 0 {
 		s.appliedIndex = end
 	}
 	s.clock.set(state.ClockMs())

@@ -12,7 +12,7 @@
 //	    +---- Transport (transport.go), Followers (followers.go) -------------+
 //	    |               |              ^
 //	network.call    frames         network.serve: decode (rpc.go), validate (check.go),
-//	(network.go)    (rpc.go)           |          heartbeats (heartbeat.go)
+//	(network.go)    (rpc.go)           |          fit (append.go), heartbeats (heartbeat.go)
 //	    |               |              |
 //	    +---- peer.Port.DialDisk   Transport.Serve, for streams of the kind peer.StreamRaft
 //

@@ -13,10 +13,12 @@ import (
 // fakeLocal is what a test says of this member. Fields that are not set are zero.
 type fakeLocal struct {
 	term, last, applied uint64
-	leader              raft.ServerID
-	servers             []raft.Server
-	terms               []uint64 // of the entries, by index; 0: there is none
-	durable             func(index uint64, stop <-chan struct{}) error
+	// The last entry that is in a snapshot only.
+	included, includedTerm uint64
+	leader                 raft.ServerID
+	servers                []raft.Server
+	terms                  []uint64 // of the entries, by index; 0: there is none
+	durable                func(index uint64, stop <-chan struct{}) error
 }
 
 func (l *fakeLocal) Term() uint64           { return l.term }
@@ -29,6 +31,8 @@ func (l *fakeLocal) Heard(*raft.AppendEntriesRequest)  {}
 func (l *fakeLocal) ReplicationBegan(bool)             {}
 func (l *fakeLocal) SnapshotTaken(error)               {}
 func (l *fakeLocal) SnapshotSent(peer.MemberID, error) {}
+
+func (l *fakeLocal) LastIncluded() (index, term uint64) { return l.included, l.includedTerm }
 
 func (l *fakeLocal) PrevTerm(_, term uint64) uint64 { return term }
 

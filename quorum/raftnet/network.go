@@ -255,10 +255,8 @@ func (n *network) serve(from raft.ServerID, s *conn) error {
 			answered = n.observe(req)
 		}
 		if q, ok := req.(*raft.AppendEntriesRequest); ok {
-			if n.checker != nil {
-				q.PrevLogTerm = n.local.PrevTerm(q.PrevLogEntry, q.PrevLogTerm)
-			}
 			n.local.Heard(q)
+			n.fit(q)
 		}
 		if kind == rpcNotice {
 			n.hand(raft.RPC{Command: req, RespChan: make(chan raft.RPCResponse, 1)}, n.port.Done())

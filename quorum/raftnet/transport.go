@@ -32,6 +32,10 @@ type Local interface {
 	// PrevTerm is the term that raft has to be shown for the entry of that index and term, before
 	// those that a leader sends: the same, but for the end of a snapshot that contradicted the log.
 	PrevTerm(index, term uint64) uint64
+	// LastIncluded is the last entry that is sure to be in a snapshot only: the log may lack it, and
+	// those before it (lastIncludedIndex and lastIncludedTerm, Raft, section 7). It has been
+	// applied; index 0: there is none.
+	LastIncluded() (index, term uint64)
 	// AppliedIndex is the newest entry that is in the state.
 	AppliedIndex() uint64
 	// AwaitDurable waits until this member's log is durable up to index. Errors: it will not be, or

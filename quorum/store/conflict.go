@@ -13,7 +13,7 @@ import (
 // (UPSTREAM.md, 17). Here those entries are removed when the snapshot is installed, or at the next
 // start, and reads answers the library's questions about the last entry from the snapshot.
 
-// snapshotEnd is the last entry of a snapshot.
+// snapshotEnd is the last entry of a snapshot, or one before it behind which the log begins.
 type snapshotEnd struct {
 	index, term uint64
 	// had is the term of the entry that the log had in its place, and that the library may
@@ -57,7 +57,7 @@ func (s *RaftStore) RemoveConflict() (*Conflict, error) {
 	}
 	first, err := s.reads.FirstIndex()
 	if err == nil {
-		err = s.reads.DeleteRange(first, end.index)
+		err = s.reads.LogStore.DeleteRange(first, end.index)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("quorum: remove the entries that a snapshot contradicts: %w", err)
@@ -112,10 +112,11 @@ func (s *RaftStore) ReplacedTerm(index, term uint64) uint64 {
 	return term
 }
 
-// SnapshotEnd returns the index of the last entry of the newest snapshot; false if there is none.
-func (s *RaftStore) SnapshotEnd() (index uint64, ok bool) {
+// LastIncluded returns the last entry of a snapshot, without which the log may begin; index 0:
+// there is none.
+func (s *RaftStore) LastIncluded() (index, term uint64) {
 	if end := s.reads.end.Load(); end != nil {
-		return end.index, true
+		return end.index, end.term
 	}
-	return 0, false
+	return 0, 0
 }
