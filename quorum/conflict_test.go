@@ -88,6 +88,44 @@ func testSnapshotInAConflictingLog(t *testing.T, c *cluster, own uint64, crash b
 	c.agree()
 }
 
+// A follower is writing a snapshot of its own when its leader sends a newer one. The end of its own
+// does not take the end of its log back (hashicorp/raft#248; UPSTREAM.md, 20).
+//
+// Defends: C1.
+func TestSnapshotBesideAnInstallation(t *testing.T) {
+	inCluster(t, 3, func(cfg *Config) { cfg.TrailingEntries = 1 }, func(t *testing.T, c *cluster) {
+		l := c.leader()
+		f := (l + 1) % 3
+		c.recs[f].result(t, c.propose(l, createSession(9)))
+		c.isolate(f)
+		for i := range uint64(100) {
+			c.recs[l].result(t, c.propose(l, sequential(9, i+1, "/n-")))
+		}
+		if _, err := c.reps[l].TakeSnapshot(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute) // the leader gives up requests from before the snapshot
+		c.disks[f].SetSyncTime(10 * time.Second)
+		own := make(chan error, 1)
+		go func() {
+			_, err := c.reps[f].TakeSnapshot(t.Context())
+			own <- err
+		}()
+		synctest.Wait() // its write has begun
+		c.disks[f].SetSyncTime(time.Millisecond)
+		c.heal()
+		if err := <-own; err != nil {
+			t.Fatal(err)
+		}
+		c.recs[f].await(t, "the snapshot of the leader", func() bool { return c.recs[f].restored > 0 })
+		time.Sleep(10 * time.Second)
+		if got, want := c.reps[f].raft.LastIndex(), c.reps[l].raft.LastIndex(); got != want {
+			t.Errorf("the log of the follower ends with %d, the leader's with %d", got, want)
+		}
+		c.agree()
+	})
+}
+
 // A follower has compacted its log further than its leader, which does not know that the entries
 // have arrived, sends them again. The follower takes the request: it has them in its snapshot
 // (UPSTREAM.md, 19).

@@ -452,6 +452,11 @@ func (a *above) PrevTerm(index, term uint64) uint64 {
 	return term
 }
 
+// BeginInstall implements raftnet.Local.
+func (a *above) BeginInstall(limit time.Duration, stop <-chan struct{}) (end func(), ok bool) {
+	return a.replica().state.beginInstall(limit, stop)
+}
+
 // LastIncluded implements raftnet.Local.
 func (a *above) LastIncluded() (index, term uint64) { return a.replica().disk.LastIncluded() }
 

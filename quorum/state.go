@@ -24,8 +24,11 @@ type state struct {
 	batcher    *batcher
 	outbox     *outbox
 
-	full    chan struct{} // capacity 1: the log has grown enough for a snapshot
-	changed chan struct{} // capacity 1: the members may have changed
+	full chan struct{} // capacity 1: the log has grown enough for a snapshot
+	// snapshotting is full while a snapshot is being written, or a leader's installed: raft's index
+	// of the newest one could fall otherwise (UPSTREAM.md, 20). Capacity 1.
+	snapshotting chan struct{}
+	changed      chan struct{} // capacity 1: the members may have changed
 
 	replayedIndex atomic.Uint64         // the log was applied up to here before raft was started
 	poisoned      atomic.Pointer[error] // why no entry can be applied any more
@@ -55,7 +58,7 @@ type savedSnapshot struct {
 // newState makes the state that was loaded the replicated one.
 func newState(e *engine, l *leadership, b *batcher, o *outbox, from loaded) *state {
 	s := &state{engine: e, leadership: l, batcher: b, outbox: o, full: make(chan struct{}, 1),
-		changed: make(chan struct{}, 1),
+		snapshotting: make(chan struct{}, 1), changed: make(chan struct{}, 1),
 		content: from.content}
 	s.replayedIndex.Store(from.appliedIndex)
 	s.clock.set(s.store.ClockMs())
@@ -398,9 +401,10 @@ func (s *state) snapshotLoop(ctx context.Context) {
 		rc.TrailingLogs = keep
 		err := s.raft.ReloadConfig(rc)
 		if err == nil {
-			err = s.raft.Snapshot().Error()
+			err = s.takeSnapshot(ctx)
 		}
-		if err != nil && !errors.Is(err, raft.ErrNothingNewToSnapshot) && !errors.Is(err, raft.ErrRaftShutdown) {
+		if err != nil && ctx.Err() == nil && !errors.Is(err, raft.ErrNothingNewToSnapshot) &&
+			!errors.Is(err, raft.ErrRaftShutdown) {
 			s.log.Warn("no snapshot taken, the log goes on growing", "err", err)
 			sleep(ctx, snapshotRetry)
 			s.mu.Lock()
@@ -409,6 +413,43 @@ func (s *state) snapshotLoop(ctx context.Context) {
 			s.mu.Unlock()
 		}
 	}
+}
+
+// takeSnapshot has a snapshot taken, behind one that is being written or installed. It goes on when
+// ctx ends. Errors: those of ctx and of the library.
+func (s *state) takeSnapshot(ctx context.Context) error {
+	select {
+	case s.snapshotting <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	done := make(chan error, 1)
+	s.futures.Go(func() {
+		f := s.raft.Snapshot()
+		endWith(f, s.down)
+		err := f.Error()
+		<-s.snapshotting
+		done <- err
+	})
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// beginInstall is raftnet.Local.BeginInstall.
+func (s *state) beginInstall(limit time.Duration, stop <-chan struct{}) (end func(), ok bool) {
+	late := time.NewTimer(limit)
+	defer late.Stop()
+	select {
+	case s.snapshotting <- struct{}{}:
+		return func() { <-s.snapshotting }, true
+	case <-late.C:
+	case <-stop:
+	}
+	return nil, false
 }
 
 // SnapshotInfo is about a snapshot on the disk.
@@ -428,7 +469,7 @@ func (s *state) newestSnapshot() (info SnapshotInfo, err error) {
 
 // TakeSnapshot is Replica.TakeSnapshot.
 func (s *state) TakeSnapshot(ctx context.Context) (SnapshotInfo, error) {
-	err := s.await(ctx, s.raft.Snapshot())
+	err := s.takeSnapshot(ctx)
 	switch {
 	case err == nil || errors.Is(err, raft.ErrNothingNewToSnapshot):
 		return s.newestSnapshot()

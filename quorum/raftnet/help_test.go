@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net"
+	"time"
 
 	"github.com/hashicorp/raft"
 
@@ -31,6 +32,10 @@ func (l *fakeLocal) Heard(*raft.AppendEntriesRequest)  {}
 func (l *fakeLocal) ReplicationBegan(bool)             {}
 func (l *fakeLocal) SnapshotTaken(error)               {}
 func (l *fakeLocal) SnapshotSent(peer.MemberID, error) {}
+
+func (l *fakeLocal) BeginInstall(time.Duration, <-chan struct{}) (end func(), ok bool) {
+	return func() {}, true
+}
 
 func (l *fakeLocal) LastIncluded() (index, term uint64) { return l.included, l.includedTerm }
 

@@ -296,6 +296,12 @@ func (n *network) ask(from raft.ServerID, rpc raft.RPC, answers <-chan raft.RPCR
 	var snapshot *snapshotChecker
 	switch q := rpc.Command.(type) {
 	case *raft.InstallSnapshotRequest:
+		end, ok := n.local.BeginInstall(rpcTimeout, n.port.Done())
+		if !ok {
+			n.local.SnapshotTaken(errSnapshotting)
+			return raft.RPCResponse{}, errSnapshotting
+		}
+		defer end()
 		source.begin(q.Size)
 		rpc.Reader = source
 		if n.checker != nil {

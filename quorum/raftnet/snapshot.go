@@ -42,6 +42,9 @@ func (t *Transport) decline(rpc raft.RPC, req *raft.InstallSnapshotRequest) {
 		Success: term <= req.Term}, nil)
 }
 
+// errSnapshotting says that the library must not install a snapshot now (UPSTREAM.md, 20).
+var errSnapshotting = errors.New("raftnet: the member is writing a snapshot of its own, or installing another one")
+
 // errOldSnapshot says that the member has applied more than the snapshot holds.
 var errOldSnapshot = errors.New("raftnet: the snapshot is older than this member")
 

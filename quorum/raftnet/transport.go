@@ -47,6 +47,9 @@ type Local interface {
 	// ReplicationBegan is called when this member, as the leader, begins to send a follower entries
 	// of the log, or a snapshot.
 	ReplicationBegan(snapshot bool)
+	// BeginInstall waits until this member neither writes nor installs a snapshot, and keeps it from
+	// both until end is called; false: limit has passed, or stop is closed, before.
+	BeginInstall(limit time.Duration, stop <-chan struct{}) (end func(), ok bool)
 	// SnapshotTaken is called when this member has installed a snapshot that a leader has sent, or
 	// could not and why.
 	SnapshotTaken(err error)
