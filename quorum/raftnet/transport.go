@@ -32,9 +32,8 @@ type Local interface {
 	// PrevTerm is the term that raft has to be shown for the entry of that index and term, before
 	// those that a leader sends: the same, but for the end of a snapshot that contradicted the log.
 	PrevTerm(index, term uint64) uint64
-	// LastIncluded is the last entry that is sure to be in a snapshot only: the log may lack it, and
-	// those before it (lastIncludedIndex and lastIncludedTerm, Raft, section 7). It has been
-	// applied; index 0: there is none.
+	// LastIncluded is an entry of a snapshot, applied, that the log may lack, with those before it
+	// (lastIncludedIndex and lastIncludedTerm, Raft, section 7); index 0: there is none.
 	LastIncluded() (index, term uint64)
 	// AppliedIndex is the newest entry that is in the state.
 	AppliedIndex() uint64
@@ -47,8 +46,8 @@ type Local interface {
 	// ReplicationBegan is called when this member, as the leader, begins to send a follower entries
 	// of the log, or a snapshot.
 	ReplicationBegan(snapshot bool)
-	// BeginInstall waits until this member neither writes nor installs a snapshot, and keeps it from
-	// both until end is called; false: limit has passed, or stop is closed, before.
+	// BeginInstall waits until this member neither writes nor installs a snapshot, and keeps it
+	// from both until end is called; false: limit has passed, or stop is closed, before.
 	BeginInstall(limit time.Duration, stop <-chan struct{}) (end func(), ok bool)
 	// SnapshotTaken is called when this member has installed a snapshot that a leader has sent, or
 	// could not and why.

@@ -171,12 +171,12 @@ func (g *guard) SetUint64(key []byte, val uint64) error {
 type reads struct {
 	raft.LogStore
 	guard *guard
-	// end is the last entry that the log may lack because a snapshot has it; nil if there is none.
+	// end is the last entry that the log may lack, because a snapshot has it; nil: there is none.
 	end atomic.Pointer[snapshotEnd]
 }
 
-// DeleteRange implements raft.LogStore. Entries at the beginning of the log, followed by others, are
-// removed because a snapshot has them.
+// DeleteRange implements raft.LogStore. Entries at the beginning of the log, and not at its end,
+// are removed because a snapshot has them.
 func (r *reads) DeleteRange(lo, hi uint64) error {
 	var entry raft.Log
 	first, last, err := Bounds(r.LogStore)

@@ -554,12 +554,14 @@ func (c *Checker) asked(d *disk, e Event) error {
 }
 
 // sent takes over the entries of a leader's request. They may be behind entries that the leader has
-// neither written nor sent to anybody yet; then they are taken over when those are known.
+// made, in this term or in an earlier one, and neither written nor sent to anybody yet; then they
+// are taken over when those are known.
 func (c *Checker) sent(w *world, e Event) error {
 	t := w.term(e.Term)
 	end := w.nodes[e.Last]
 	if end == nil && e.Last.Index > 0 {
-		if e.Last.Term == e.Term && e.Last.Index > max(placeOf(t.tip).Index, placeOf(t.begins).Index) {
+		of := w.term(e.Last.Term)
+		if of.leader == e.Of && e.Last.Index > max(placeOf(of.tip).Index, placeOf(of.begins).Index) {
 			return nil
 		}
 		return fmt.Errorf("nobody has made the entry %v", e.Last)
@@ -603,7 +605,7 @@ func (c *Checker) answered(d *disk, e Event) error {
 		}
 	case Install:
 		d.enter(w)
-		// A member declines a snapshot that comes late, behind a newer one, and says that it has it.
+		// A member declines one that comes late, behind a newer one, and says that it has it.
 		d.snapshot = newer(d.snapshot, w.nodes[a.Last])
 		if d.end != nil && d.end.Index <= d.snapshot.Index && !w.has(d.snapshot, d.end) {
 			d.end = nil

@@ -174,6 +174,9 @@ func TestExplained(t *testing.T) {
 			[]Event{saveTerm(c, 2)}, sent(c, 2, a, first.Place, entry(2, 2), entry(2, 3)),
 			stands(a, 3), granted(b, 3, a, entry(2, 3).Place)),
 		"a leader asks by entries that it has not written": {request(c, Append, 2, a, Place{5, 2}, entry(2, 6))},
+		"a deposed leader is elected again, and asks behind an entry that it has not written": slices.Concat(
+			stands(a, 3), granted(b, 3, a, Place{3, 2}), []Event{request(c, Append, 3, a, Place{3, 2}, entry(3, 4)),
+				stored(a, entry(2, 3)), request(c, Append, 3, a, two, entry(2, 3), entry(3, 4))}),
 		"a session moves and ends, and its clients are told in time": slices.Concat(
 			[]Event{told(b, 2*time.Second, 1), told(c, 1500*time.Millisecond, 2)},
 			executed(Command{Deed: Attached, Generation: 1}, Command{Deed: Wrote, Generation: 1, Seq: 1},
