@@ -39,18 +39,20 @@ type disk struct {
 	term     uint64
 	voteTerm uint64
 	vote     raft.ServerID
-	first    uint64    // of the log
-	end      *node     // of the log; nil: the log is empty
-	snapshot *node     // the newest snapshot ends here; nil: there is none
-	imported Place     // imported data end here, in a disk of no cluster
-	applied  uint64    // the newest entry that the process has applied, as far as is known
-	executed uint64    // as applied, if the events show where that began; 0: they do not
-	zxid     wire.Zxid // of its state, as far as is known
-	setBack  bool      // it was exchanged, and not started since
-	damaged  bool      // bytes of it were changed
-	asks     map[uint64]ask
-	removals int
-	action   Action // the newest
+	first    uint64 // of the log
+	end      *node  // of the log; nil: the log is empty
+	snapshot *node  // the newest snapshot ends here; nil: there is none
+	// installed: entries up to here may be in a snapshot that is installed and not yet answered.
+	installed uint64
+	imported  Place     // imported data end here, in a disk of no cluster
+	applied   uint64    // the newest entry that the process has applied, as far as is known
+	executed  uint64    // as applied, if the events show where that began; 0: they do not
+	zxid      wire.Zxid // of its state, as far as is known
+	setBack   bool      // it was exchanged, and not started since
+	damaged   bool      // bytes of it were changed
+	asks      map[uint64]ask
+	removals  int
+	action    Action // the newest
 }
 
 // memberFile is the configuration file of a member: the members in it, as peer.Sum.
@@ -166,7 +168,7 @@ func (d *disk) has(e *node) bool {
 // not.
 func (c *Checker) started(d *disk, e Event) error {
 	defer clear(d.asks) // who asked is not answered any more; the vote may have been saved
-	d.applied, d.executed, d.zxid = 0, 0, 0
+	d.applied, d.executed, d.installed, d.zxid = 0, 0, 0, 0
 	c.files[memberFile{raftnet.IDOf(d.id), e.Lines}] = true
 	if d.setBack {
 		*d = disk{id: d.id, action: d.action, world: d.world, first: 1, asks: d.asks, term: e.Term,
@@ -605,6 +607,9 @@ func (c *Checker) answered(d *disk, e Event) error {
 		}
 	case Install:
 		d.enter(w)
+		if d.installed <= a.Last.Index {
+			d.installed = 0
+		}
 		// A member declines one that comes late, behind a newer one, and says that it has it.
 		d.snapshot = newer(d.snapshot, w.nodes[a.Last])
 		if d.end != nil && d.end.Index <= d.snapshot.Index && !w.has(d.snapshot, d.end) {
@@ -620,7 +625,8 @@ func (c *Checker) answered(d *disk, e Event) error {
 			return nil // a heartbeat says nothing of the log
 		}
 		d.enter(w)
-		if known := w.nodes[upTo]; known == nil || !d.has(known) && a.removals == d.removals {
+		known := w.nodes[upTo]
+		if known == nil || !d.has(known) && upTo.Index > d.installed && a.removals == d.removals {
 			return fmt.Errorf("%v is not on its disk, whose log ends with %v (Raft, figure 2: persistent state)", upTo,
 				placeOf(d.last()))
 		}
@@ -721,7 +727,7 @@ func (d *disk) restored(e Event) error {
 		return fmt.Errorf("the state goes back: it had entry %d, and the snapshot ends with %d (UPSTREAM.md, 4)",
 			d.applied, newest)
 	}
-	d.applied, d.executed = from, 0
+	d.applied, d.executed, d.installed = from, 0, newest
 	if d.world != nil {
 		d.world.sessions.replaced(d.id, d.zxid, e.Zxid)
 	}

@@ -202,6 +202,9 @@ func TestExplained(t *testing.T) {
 			stands(b, 3), granted(c, 3, b, entry(2, 3).Place), []Event{
 				request(c, Install, 3, b, two), {On: c, Kind: Restored}, yes(request(c, Install, 3, b, two)),
 				request(c, Append, 3, b, two, entry(2, 3)), stored(c, entry(2, 3)), apply(c, 2, 3)}),
+		"a snapshot is installed, and entries of it are acknowledged before it": {
+			saveTerm(c, 2), snapshot, {On: c, Kind: Restored}, request(c, Append, 2, a, first.Place, entry(2, 2)),
+			yes(request(c, Append, 2, a, first.Place, entry(2, 2))), yes(snapshot)},
 		"a snapshot comes late, behind a newer one, and is declined": slices.Concat(
 			[]Event{stored(a, entry(2, 3)), saveTerm(c, 2)}, sent(b, 2, a, two, entry(2, 3)), []Event{
 				request(c, Install, 2, a, entry(2, 3).Place), {On: c, Kind: Restored},
@@ -300,6 +303,8 @@ func TestNotExplained(t *testing.T) {
 				request(c, Append, 3, b, entry(2, 3).Place, entry(3, 4))})},
 		{"an acknowledgement of a write that is not durable", "not on its disk",
 			[]Event{heldBack, saveTerm(c, 2), yes(heldBack)}},
+		{"an acknowledgement of entries behind a snapshot that is installed", "not on its disk", []Event{
+			saveTerm(c, 2), request(c, Install, 2, a, first.Place), {On: c, Kind: Restored}, heldBack, yes(heldBack)}},
 		{"an acknowledgement in an old term", "section 5.1",
 			slices.Concat(stands(c, 3), []Event{heldBack, yes(heldBack)})},
 		{"an acknowledgement before the term is saved", "has saved 0",
