@@ -421,7 +421,7 @@ func (s *state) takeSnapshot(ctx context.Context) error {
 	select {
 	case s.snapshotting <- struct{}{}:
 	case <-ctx.Done():
-		return ctx.Err()
+		return fmt.Errorf("another one is being written or installed, %w", ctx.Err())
 	}
 	done := make(chan error, 1)
 	s.futures.Go(func() {
@@ -435,7 +435,7 @@ func (s *state) takeSnapshot(ctx context.Context) error {
 	case err := <-done:
 		return err
 	case <-ctx.Done():
-		return ctx.Err()
+		return fmt.Errorf("it goes on, %w", ctx.Err())
 	}
 }
 
@@ -470,13 +470,10 @@ func (s *state) newestSnapshot() (info SnapshotInfo, err error) {
 // TakeSnapshot is Replica.TakeSnapshot.
 func (s *state) TakeSnapshot(ctx context.Context) (SnapshotInfo, error) {
 	err := s.takeSnapshot(ctx)
-	switch {
-	case err == nil || errors.Is(err, raft.ErrNothingNewToSnapshot):
-		return s.newestSnapshot()
-	case errors.Is(err, ctx.Err()):
-		return SnapshotInfo{}, fmt.Errorf("quorum: take a snapshot: it goes on, %w", err)
+	if err != nil && !errors.Is(err, raft.ErrNothingNewToSnapshot) {
+		return SnapshotInfo{}, fmt.Errorf("quorum: take a snapshot: %w", err)
 	}
-	return SnapshotInfo{}, fmt.Errorf("quorum: take a snapshot: %w", err)
+	return s.newestSnapshot()
 }
 
 // LastSnapshot is Replica.LastSnapshot.
