@@ -48,7 +48,7 @@ func (c *cluster) spares(m *member) bool {
 			return false
 		}
 		whole[p.serverID()] = o != m && o.diskFault == nil
-		promoted[p.serverID()] = !o.observer
+		promoted[p.serverID()] = !o.observer || o == c.spare // whose role the operators choose
 		if servers := p.Replica().Servers(); len(servers) > 0 {
 			views = append(views, servers)
 		}
