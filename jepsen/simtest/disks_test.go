@@ -31,13 +31,14 @@ func (p *program) serverID() raft.ServerID {
 // spares reports whether the cluster has a majority without the disk of m. Members that are down
 // may have another configuration than those that are up, so all have to be up, but for a spare
 // machine that was never a member or is one no longer. The leader may be about to give a nonvoter
-// its vote that is lost by then, so there has to be a majority with that vote, too. While addresses
-// are exchanged with another cluster no disk is spared (exchange).
+// its vote that is lost by then, so there has to be a majority with that vote, too. A disk that has
+// joined and has no log yet is no help when the founder's is lost (docs/decisions/017, Not
+// detected). While addresses are exchanged with another cluster no disk is spared (exchange).
 func (c *cluster) spares(m *member) bool {
 	if c.exchanged != nil && c.exchanged() {
 		return false
 	}
-	whole, promoted := map[raft.ServerID]bool{}, map[raft.ServerID]bool{}
+	whole, hasLog, promoted := map[raft.ServerID]bool{}, map[raft.ServerID]bool{}, map[raft.ServerID]bool{}
 	var views [][]raft.Server
 	for _, o := range c.machines() {
 		p := o.running()
@@ -47,9 +48,11 @@ func (c *cluster) spares(m *member) bool {
 		if p == nil || p.failure() != nil {
 			return false
 		}
+		servers := p.Replica().Servers()
 		whole[p.serverID()] = o != m && o.diskFault == nil
+		hasLog[p.serverID()] = len(servers) > 0
 		promoted[p.serverID()] = !o.observer || o == c.spare // whose role the operators choose
-		if servers := p.Replica().Servers(); len(servers) > 0 {
+		if len(servers) > 0 {
 			views = append(views, servers)
 		}
 	}
@@ -59,7 +62,7 @@ func (c *cluster) spares(m *member) bool {
 			for _, s := range servers {
 				if s.Suffrage == raft.Voter || soon && promoted[s.ID] && !whole[s.ID] {
 					voters++
-					if whole[s.ID] {
+					if whole[s.ID] && hasLog[s.ID] {
 						left++
 					}
 				}
