@@ -117,6 +117,9 @@ func TestSnapshotBesideAnInstallation(t *testing.T) {
 		if err := <-own; err != nil {
 			t.Fatal(err)
 		}
+		if c.reps[f].measures.SnapshotsNotTaken.Load() == 0 {
+			t.Error("the snapshot of the leader was not refused meanwhile")
+		}
 		c.recs[f].await(t, "the snapshot of the leader", func() bool { return c.recs[f].restored > 0 })
 		time.Sleep(10 * time.Second)
 		if got, want := c.reps[f].raft.LastIndex(), c.reps[l].raft.LastIndex(); got != want {
